@@ -1,0 +1,54 @@
+# The front door: every command a contributor or the build needs. `make` alone lists them.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+ARGS   ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test check fmt demo bench matrix lock clean
+
+help:            ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## ?/  make \1\t/' | expand -t 16
+
+setup: $(STAMP)  ## make .venv with exactly the locked packages
+
+# The stamp is younger than what it was made from; a changed lock or pyproject installs again.
+$(STAMP): requirements.lock pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+test: setup      ## run the whole suite (ARGS="-k claim -x")
+	$(BIN)/python -m pytest $(ARGS)
+
+check: setup     ## lint, format, types, import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fmt: setup       ## format and fix what can be fixed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+demo: setup      ## run the first example
+	$(BIN)/python examples/first.py
+
+bench: setup     ## measure (ARGS="drain --jobs 100000")
+	$(BIN)/python -m bench $(ARGS)
+
+matrix: setup    ## PostgreSQL 13 to 18 against the conformance tests (ARGS="--only 13,18")
+	$(BIN)/python tools/matrix.py $(ARGS)
+
+lock:            ## resolve requirements.lock again (ARGS=--upgrade for newer versions)
+	test -x .lock-venv/bin/uv || { $(PYTHON) -m venv .lock-venv && .lock-venv/bin/python -m pip install --quiet uv; }
+	.lock-venv/bin/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
+	    --all-extras --group dev --generate-hashes --no-emit-index-url \
+	    --custom-compile-command 'make lock' --output-file requirements.lock $(ARGS)
+
+clean:           ## remove everything that was made here
+	rm -rf $(VENV) .lock-venv .matrix build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

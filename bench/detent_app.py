@@ -1,0 +1,59 @@
+"""Detent through its public API only: the same calls a user would write."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from bench import probe
+from bench.adapter import database_url
+from detent import App
+
+SLOTS = 1000
+app = App(database_url())
+
+
+@app.task(name="bench.noop")
+async def noop(number: int) -> None:
+    probe.hit(number)
+
+
+@app.task(name="bench.hold")
+async def hold(number: int) -> None:
+    """Runs until its node stops; a thousand of these show what a running job weighs."""
+    probe.hit(number)
+    await asyncio.Event().wait()
+
+
+# The memory section fills the store with jobs that stay.
+task = hold if os.environ.get("BENCH_TASK") == "hold" else noop
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "detent", *arguments]
+
+
+async def install() -> None:
+    argv = command("migrate", "--url", database_url())
+    await asyncio.to_thread(subprocess.run, argv, check=True, stdout=subprocess.DEVNULL)
+
+
+class Producer:
+    async def open(self, callers: int, *, wake: bool) -> None:
+        await app.__aenter__()
+
+    async def one(self, number: int) -> None:
+        await task.enqueue(number)
+
+    async def many(self, numbers: Sequence[int]) -> None:
+        await app.enqueue_many([task.bind(number) for number in numbers])
+
+    async def close(self) -> None:
+        await app.__aexit__(None, None, None)
+
+
+async def work() -> None:
+    raise NotImplementedError("a Detent node is started by its command line")

@@ -1,0 +1,38 @@
+"""How long an idle system takes from the enqueue call in one process to the start in another."""
+
+from __future__ import annotations
+
+import asyncio
+
+from bench.drain import START_UP
+from bench.harness import Harness, Measured, MeasurementFailed
+from bench.probe import new_run
+from bench.processes import usage
+from bench.results import percentile
+from bench.subjects import Subject
+
+INTERVAL = 0.03
+WARM_UP = 20
+CASE = "idle"
+
+
+async def run(harness: Harness, subjects: list[Subject]) -> None:
+    async def measure(subject: Subject, _case: str) -> Measured:
+        await harness.database(subject)
+        jobs = harness.options.latency_samples + WARM_UP
+        with new_run(jobs) as probe, usage(harness.server.postmaster) as used:
+            async with harness.nodes(subject, 1, probe) as nodes:
+                await asyncio.sleep(START_UP)
+                await harness.quiet()
+                if not nodes.alive:
+                    raise MeasurementFailed(f"the node ended: {probe.log_tail()}")
+                answer = await harness.call(subject, "pulse", jobs=jobs, interval=INTERVAL)
+            starts = probe.starts()
+        pairs = list(zip(starts, answer["sent"], strict=True))[WARM_UP:]
+        waits = [(start - sent) / 1e6 for start, sent in pairs if start]
+        if not waits:
+            raise MeasurementFailed(f"no job started: {len(pairs)} sent")
+        values = {f"p{share}": percentile(waits, share / 100) for share in (50, 95, 99)}
+        return {**values, "lost": float(len(pairs) - len(waits))}, used.foreign
+
+    await harness.rounds("latency", (CASE,), subjects, measure)

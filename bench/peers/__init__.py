@@ -1,0 +1,1 @@
+"""One adapter per peer, run inside that peer's own environment (see `bench.adapter`)."""

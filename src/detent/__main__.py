@@ -1,0 +1,5 @@
+"""`python -m detent` is `detent`."""
+
+from detent.cli import main
+
+main()

@@ -1,0 +1,212 @@
+"""One try of one job on this node: what it is, what has happened to it, what its task sees."""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from detent.config import LimitsConfig
+from detent.errors import ClaimLost, JobCanceled, PayloadTooLarge
+from detent.events import Bus
+from detent.model.job import Claim, LogLine, Progress
+from detent.spi.codec import Codec
+from detent.spi.executor import Executor
+from detent.spi.middleware import Middleware
+from detent.spi.runtime import Cancelable, Runtime
+from detent.spi.store import ClaimStore, ContextStore, PendingCompletion
+from detent.tasks import Registry, Task
+
+from .failure import clean_text
+from .scribe import Scribe
+
+
+class Stop(StrEnum):
+    """Why an attempt was told to stop."""
+
+    TIMEOUT = "timeout"
+    CANCEL = "cancel"
+    DRAIN = "drain"
+    FENCED = "fenced"
+    """The node lost its right to the job: nothing may be written any more."""
+
+
+@dataclass(slots=True)
+class Workbench:
+    """What all attempts of a node share."""
+
+    runtime: Runtime
+    bus: Bus
+    registry: Registry
+    claims: ClaimStore
+    contexts: ContextStore
+    codecs: Mapping[str, Codec]
+    executors: Mapping[str, Executor]
+    middleware: Sequence[Middleware]
+    limits: LimitsConfig
+    scribe: Scribe
+
+
+class Attempt:
+    """One try of one job."""
+
+    __slots__ = (
+        "bench",
+        "claim",
+        "claimed",
+        "completed",
+        "freed",
+        "job_task",
+        "lingering",
+        "node_id",
+        "over",
+        "queue",
+        "reason",
+        "result",
+        "side_writes",
+        "started",
+        "stop",
+        "task",
+        "timeout",
+        "timer",
+    )
+
+    def __init__(self, claim: Claim, queue: str, node_id: UUID, claimed: float, bench: Workbench):
+        self.claim = claim
+        self.queue = queue
+        self.node_id = node_id
+        self.claimed = claimed
+        self.bench = bench
+        self.started = claimed
+        self.job_task: Task[..., Any] | None = None
+        self.task: Any = None
+        """The asyncio task that runs it."""
+        self.timeout: float | None = None
+        self.timer: Cancelable | None = None
+        self.stop: Stop | None = None
+        self.reason: str | None = None
+        self.over = False
+        """Whether the task's function has ended, so that stopping it means nothing any more."""
+        self.completed = False
+        """Whether `ctx.transaction()` has written the end of the job."""
+        self.side_writes = False
+        self.lingering = False
+        """Whether a thread of it goes on although the attempt was given up."""
+        self.result: bytes | None = None
+        self.freed: Callable[[], None] = _nothing
+        """To be called when a lingering thread has ended after all."""
+
+    def stop_for(self, cause: Stop, reason: str | None = None) -> None:
+        """Make the attempt end; the first cause counts, but losing the claim beats all."""
+        if self.over and cause is not Stop.FENCED:
+            return
+        if self.stop is None or cause is Stop.FENCED:
+            self.stop, self.reason = cause, reason
+        if self.task is not None and not self.over:
+            self.task.cancel()
+
+    # What the task sees through its JobContext:
+
+    @property
+    def job_id(self) -> UUID:
+        """The id of the job."""
+        return self.claim.id
+
+    @property
+    def task_name(self) -> str:
+        """The name of the task."""
+        return self.claim.task
+
+    @property
+    def attempt(self) -> int:
+        """The number of this try."""
+        return self.claim.attempt
+
+    @property
+    def generation(self) -> int:
+        """How many lives the job has had."""
+        return self.claim.generation
+
+    @property
+    def fence(self) -> int:
+        """The fence of this claim."""
+        return self.claim.fence
+
+    def deadline(self) -> datetime | None:
+        """When the attempt will be stopped."""
+        if self.timeout is None:
+            return None
+        runtime = self.bench.runtime
+        left = self.started + self.timeout - runtime.monotonic()
+        return runtime.utcnow() + timedelta(seconds=left)
+
+    def params(self) -> Mapping[str, Any]:
+        """What came with `options(params=...)`."""
+        if self.claim.params is None:
+            return {}
+        decoded: dict[str, Any] = self.bench.codecs["json"].decode(self.claim.params)
+        return decoded
+
+    def tags(self) -> Sequence[str]:
+        """The job's tags."""
+        return tuple(self.claim.tags or ())
+
+    def cancel_requested(self) -> bool:
+        """Whether the attempt should end."""
+        return self.stop is not None
+
+    def check_canceled(self) -> None:
+        """Raise if the attempt should end."""
+        if self.stop is Stop.FENCED:
+            raise ClaimLost(self.job_id)
+        if self.stop is not None:
+            raise JobCanceled(self.job_id, self.reason or str(self.stop))
+
+    def save_progress(self, fraction: float, message: str | None) -> None:
+        """Keep how far the task is."""
+        self.side_writes = True
+        text = None if message is None else clean_text(message, self.bench.limits.max_log_line)
+        self.bench.scribe.progress(Progress(self.job_id, self.fence, fraction, text))
+
+    def write_log(self, level: str, message: str) -> None:
+        """Keep a line."""
+        self.side_writes = True
+        text = clean_text(message, self.bench.limits.max_log_line)
+        self.bench.scribe.log(LogLine(self.job_id, self.fence, self.attempt, level, text))
+
+    def set_result(self, value: Any) -> None:
+        """Set what `transaction()` will store."""
+        self.result = encode_result(self, value)
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        """Open a transaction that completes the job."""
+        return self._transaction()
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[Any]:
+        await self.bench.scribe.flush()
+        pending = PendingCompletion(started=self.started, queue=self.queue)
+        context = self.bench.contexts.transaction(self.node_id, self.claim, pending)
+        async with context as connection:
+            yield connection
+            pending.result = self.result
+            pending.waited = self.started - self.claimed
+            pending.lasted = self.bench.runtime.monotonic() - self.started
+        self.completed = True
+
+
+def encode_result(attempt: Attempt, value: Any) -> bytes | None:
+    """Return a result as bytes, or raise `InvalidJob` when it cannot be stored."""
+    if value is None:
+        return None
+    data = attempt.bench.codecs["json"].encode(value)
+    limit = attempt.bench.limits.max_result
+    if len(data) > limit:
+        raise PayloadTooLarge("the result", len(data), limit)
+    return data
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""

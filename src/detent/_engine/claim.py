@@ -1,0 +1,169 @@
+"""Asks the store for work: as much as there is room for, and no more."""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
+from typing import Final
+from uuid import UUID
+
+from detent.config import NodeConfig, PollingConfig
+from detent.errors import StoreUnavailable
+from detent.events import Bus
+from detent.model.job import lane_of
+from detent.spi.notifier import Wake
+from detent.spi.runtime import Runtime
+from detent.spi.store import ClaimRequest, ClaimStore, LaneScan
+
+from .dispatch import Dispatcher
+from .floors import Floors, positions_in
+from .polling import Polling
+from .service import Service
+
+# With a full queue behind it, a small claim waits this long for more room: batches are cheap.
+GATHER: Final = 0.002
+# A short answer may only mean that somebody else holds the rows at this moment.
+ASK_AGAIN: Final = (0.005, 0.020)
+# Rows that somebody keeps locked for long are left to the next poll after so many tries.
+MISSES: Final = 50
+FOREVER: Final = 3_600.0
+
+
+def lanes_for(queue: str, capabilities: Collection[str]) -> list[str]:
+    """Return the lanes of a queue that a node with these capabilities can serve."""
+    sets: list[tuple[str, ...]] = [()]
+    for capability in sorted(capabilities):
+        sets += [(*known, capability) for known in sets]
+    return [lane_of(queue, needs) for needs in sets]
+
+
+class Claimer(Service):
+    """Claims jobs for the dispatcher.
+
+    Claims again at once while batches come back full; else waits for a wake-up, for room, or for
+    the next poll.
+    """
+
+    name = "claimer"
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        bus: Bus,
+        store: ClaimStore,
+        dispatcher: Dispatcher,
+        config: NodeConfig,
+        polling: PollingConfig,
+        boost_interval: timedelta,
+    ) -> None:
+        super().__init__(runtime, bus)
+        self._store = store
+        self._dispatcher = dispatcher
+        self._config = config
+        self._boost_interval = boost_interval
+        self._polling = Polling(polling, runtime.monotonic())
+        self._lanes: dict[str, list[str]] = {
+            queue: lanes_for(queue, config.capabilities) for queue in config.slots()
+        }
+        self._turn = 0
+        self._hungry = False
+        """Whether the last claim was full, so that more is surely there."""
+        self._waits_for_room = False
+        self._asked: list[LaneScan] = []
+        self._misses = 0
+        self.floors = Floors()
+        self.claiming = asyncio.Lock()
+        self.node_id: UUID | None = None
+        self.may_claim = lambda: True
+        self.on_lost_reply = lambda: None
+
+    @property
+    def lanes(self) -> list[str]:
+        """All lanes that this node serves."""
+        return [lane for lanes in self._lanes.values() for lane in lanes]
+
+    def receive(self, wakes: Sequence[Wake]) -> None:
+        """Take wake-ups from the notifier; nothing in them means that some may be missing."""
+        if not wakes:
+            self.floors.forget()
+        self.floors.lower_to(positions_in(wakes))
+        known = {lane: None for lane in self.lanes}
+        if not wakes or any(getattr(wake, "lane", None) in known for wake in wakes):
+            self._polling.woken()
+            self.wake()
+
+    def room_came(self) -> None:
+        """A slot became free."""
+        if self._waits_for_room:
+            self.wake()
+
+    async def run_once(self) -> float:
+        """Claim once."""
+        node = self.node_id
+        rooms = self._dispatcher.rooms()
+        room = sum(rooms.values())
+        if node is None or room == 0 or not self.may_claim():
+            self._waits_for_room = True
+            return FOREVER if room == 0 and node is not None else 1.0
+        self._waits_for_room = False
+        limit = min(room, self._config.claim_batch)
+        if self._hungry and limit < self._config.claim_batch // 4:
+            # Others will be free in a moment; until then there is no hurry.
+            await self.runtime.sleep(GATHER)
+            rooms = self._dispatcher.rooms()
+            limit = min(sum(rooms.values()), self._config.claim_batch)
+        taken = await self._claim(node, rooms, limit)
+        self._hungry = taken == limit
+        if self._hungry:
+            return 0.0
+        return await self._pause_after(taken, limit)
+
+    async def _claim(self, node: UUID, rooms: Mapping[str, int], limit: int) -> int:
+        request = ClaimRequest(
+            node=node,
+            scans=self._scans(rooms),
+            limit=limit,
+            boost_interval=self._boost_interval,
+            inline_args=self._config.inline_args,
+        )
+        async with self.claiming:
+            try:
+                claims = await self._store.claim_jobs(request)
+            except StoreUnavailable:
+                # The claim may have been made although we were not told.
+                self.on_lost_reply()
+                raise
+            if self.node_id != node:
+                return 0
+            self._dispatcher.dispatch(claims, node)
+        self.floors.raise_to(claims)
+        return len(claims)
+
+    def _scans(self, rooms: Mapping[str, int]) -> list[LaneScan]:
+        """Return what to look at, another queue first each time so that all get their turn."""
+        queues = [queue for queue in self._lanes if rooms[queue] > 0]
+        self._turn += 1
+        turn = self._turn % len(queues)
+        scans = []
+        for queue in queues[turn:] + queues[:turn]:
+            lanes = self._lanes[queue]
+            share = -(-rooms[queue] // len(lanes))
+            scans += [LaneScan(lane, queue, share, self.floors.of(lane)) for lane in lanes]
+        self._asked = scans
+        return scans
+
+    async def _pause_after(self, taken: int, limit: int) -> float:
+        """Return how long to wait after a claim that came back short."""
+        self._misses = 0 if taken else self._misses + 1
+        now = self.runtime.monotonic()
+        pause = self._polling.next_pause(taken, limit, self._dispatcher.load, now)
+        pause *= self.runtime.uniform(0.8, 1.0)
+        due = await self._store.next_due(self._asked)
+        if not taken:
+            # Nothing is going on, so the next look can afford to begin at the beginning.
+            self.floors.forget()
+        if due is None:
+            return pause
+        if due > 0:
+            return min(pause, due)
+        # Something is due that we did not get: it came just now, or another holds it.
+        return self.runtime.uniform(*ASK_AGAIN) if self._misses < MISSES else pause

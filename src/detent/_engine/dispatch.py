@@ -1,0 +1,172 @@
+"""Starts claimed jobs, never more at once than a queue has slots for.
+
+A few claims more than there are slots may wait here, so that a slot that becomes free is used at
+once; how many follows from how fast jobs have been ending, so slow jobs are never hoarded.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+from uuid import UUID
+
+from detent.model.job import Claim, queue_of
+from detent.model.outcome import Ending, Outcome, decide
+from detent.model.retry import NO_RETRY
+
+from .attempt import Attempt, Stop, Workbench
+from .execute import Ends, execute, settlement_of
+
+# Claims that may wait: what has been ending within this time, about four round trips.
+PREFETCH_SECONDS: Final = 0.02
+
+
+class Slots:
+    """The slots of one queue."""
+
+    __slots__ = ("busy", "limit", "waiting")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.busy = 0
+        self.waiting: deque[Attempt] = deque()
+
+    def room(self, prefetch: int) -> int:
+        """Return how many more claims this queue can take."""
+        return self.limit + min(prefetch, self.limit) - self.busy - len(self.waiting)
+
+
+class Dispatcher:
+    """Holds every claim of the node from the moment it is known until its end is written."""
+
+    def __init__(self, bench: Workbench, ends: Ends, slots: Mapping[str, int]) -> None:
+        self._bench = bench
+        self._ends = ends
+        self._queues = {queue: Slots(limit) for queue, limit in slots.items()}
+        self._lanes: dict[str, tuple[str, Slots]] = {}
+        self._ended = 0
+        self._measured_at = bench.runtime.monotonic()
+        self._rate = 0.0
+        self.held: dict[UUID, Attempt] = {}
+        self.on_room: Callable[[], None] = lambda: None
+        self.on_idle: Callable[[], None] = lambda: None
+
+    # Capacity
+
+    def rooms(self) -> dict[str, int]:
+        """Return how many more claims each queue can take."""
+        prefetch = int(self._ending_rate() * PREFETCH_SECONDS)
+        return {queue: max(slots.room(prefetch), 0) for queue, slots in self._queues.items()}
+
+    @property
+    def busy(self) -> int:
+        """How many jobs run."""
+        return sum(slots.busy for slots in self._queues.values())
+
+    @property
+    def load(self) -> float:
+        """The share of the slots that is busy."""
+        return self.busy / max(sum(slots.limit for slots in self._queues.values()), 1)
+
+    def _ending_rate(self) -> float:
+        """Return how many jobs a second have been ending lately."""
+        now = self._bench.runtime.monotonic()
+        passed = now - self._measured_at
+        if passed >= PREFETCH_SECONDS:
+            self._rate = self._ended / passed
+            self._ended, self._measured_at = 0, now
+        return self._rate
+
+    # The life of an attempt
+
+    def dispatch(self, claims: Sequence[Claim], node_id: UUID) -> None:
+        """Take new claims: start them while there are slots, and let the others wait."""
+        now = self._bench.runtime.monotonic()
+        held, bench = self.held, self._bench
+        for claim in claims:
+            queue, slots = self._lanes.get(claim.lane) or self._lane(claim.lane)
+            attempt = Attempt(claim, queue, node_id, now, bench)
+            if claim.id in held:
+                # The old attempt still runs here. Two of one job must never run at once.
+                self._give_back(attempt)
+                continue
+            held[claim.id] = attempt
+            if slots.busy < slots.limit:
+                self._start(attempt, slots)
+            else:
+                slots.waiting.append(attempt)
+
+    def _lane(self, lane: str) -> tuple[str, Slots]:
+        queue = queue_of(lane)
+        entry = self._lanes[lane] = (queue, self._queues[queue])
+        return entry
+
+    def _start(self, attempt: Attempt, slots: Slots) -> None:
+        slots.busy += 1
+        work = execute(attempt, self._ends, self._on_end)
+        attempt.task = self._bench.runtime.spawn(work, attempt.claim.task)
+
+    def _on_end(self, attempt: Attempt) -> None:
+        """An attempt has ended: use its slot for the next, unless a thread still occupies it."""
+        if attempt.lingering:
+            attempt.freed = lambda: self._free(attempt)
+            return
+        self._free(attempt)
+
+    def _free(self, attempt: Attempt) -> None:
+        slots = self._lanes[attempt.claim.lane][1]
+        slots.busy -= 1
+        self._ended += 1
+        if slots.waiting:
+            self._start(slots.waiting.popleft(), slots)
+        else:
+            self.on_room()
+            if not slots.busy:
+                self.on_idle()
+
+    def forget(self, job_id: UUID, attempt: Attempt) -> None:
+        """The end of a claim is written, or will never be: it is not held any more."""
+        if self.held.get(job_id) is attempt:
+            del self.held[job_id]
+
+    # Stopping
+
+    def cancel(self, job_id: UUID, fence: int, reason: str | None) -> bool:
+        """Stop a running job that somebody asked to cancel; return whether it was here."""
+        attempt = self.held.get(job_id)
+        if attempt is None or attempt.claim.fence != fence:
+            return False
+        if attempt.stop is None:
+            # The signal is in the store: the end must take it away.
+            attempt.side_writes = True
+            attempt.stop_for(Stop.CANCEL, reason)
+        return True
+
+    def release_waiting(self) -> int:
+        """Give back the claims that have not been started; return how many."""
+        count = 0
+        for slots in self._queues.values():
+            while slots.waiting:
+                self._give_back(slots.waiting.popleft())
+                count += 1
+        return count
+
+    def stop_all(self, cause: Stop) -> int:
+        """Stop everything that runs; return how many that are."""
+        running = [attempt for attempt in self.held.values() if not attempt.over]
+        for attempt in running:
+            attempt.stop_for(cause)
+        return len(running)
+
+    def abandon(self) -> None:
+        """The node has lost its claims: nothing it holds may be started or written."""
+        for slots in self._queues.values():
+            slots.waiting.clear()
+        for attempt in list(self.held.values()):
+            attempt.stop_for(Stop.FENCED)
+        self.held.clear()
+
+    def _give_back(self, attempt: Attempt) -> None:
+        outcome = Outcome(Ending.RELEASED)
+        decision = decide(outcome, attempt.claim.attempt, NO_RETRY, 0)
+        attempt.over = True
+        self._ends.settle(attempt, settlement_of(attempt, outcome, decision, 0.0, 0.0))

@@ -1,0 +1,286 @@
+"""Runs one attempt: a pipeline of small steps from a claim to its outcome.
+
+Whatever the task does, one outcome comes out; `decide` says what follows from it, and the
+finisher writes that down.
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Final, Protocol
+
+from detent.context import JobContext, bind
+from detent.control_flow import Fail, RetryAfter, Snooze
+from detent.errors import InvalidArguments, InvalidJob, JobCanceled, JobTimeout, StoreError
+from detent.events import (
+    JobDied,
+    JobRetrying,
+    JobSnoozed,
+    JobStarted,
+    JobSucceeded,
+    JobTimedOut,
+    JobWasCanceled,
+    ResultDropped,
+    StoreTrouble,
+    StuckThread,
+    TaskUnknown,
+)
+from detent.model.job import Completion, Settlement
+from detent.model.outcome import Decision, Ending, Outcome, decide
+from detent.model.retry import JITTER_BITS, NO_RETRY, Retry
+from detent.model.state import State
+from detent.options import read_options
+from detent.spi.executor import Call
+from detent.tasks import Task
+
+from .attempt import Attempt, Stop, encode_result
+from .failure import MESSAGE_LIMIT, clean_text, describe, encode_error
+
+_SUCCEEDED: Final = Outcome(Ending.SUCCEEDED)
+
+
+class Ends(Protocol):
+    """Where the ends of attempts go; the finisher is one."""
+
+    def complete(self, attempt: Attempt, completion: Completion) -> None: ...
+    def settle(self, attempt: Attempt, settlement: Settlement) -> None: ...
+    def drop(self, attempt: Attempt) -> None: ...
+
+
+async def execute(attempt: Attempt, ends: Ends, on_end: Callable[[Attempt], None]) -> None:
+    """Run an attempt from its first step to its last; never raises."""
+    bind(attempt)
+    try:
+        outcome = await _run(attempt)
+    except BaseException as error:  # noqa: BLE001  around the user's function: one outcome, always
+        outcome = _outcome_of(attempt, error)
+    attempt.over = True
+    if attempt.timer is not None:
+        attempt.timer.cancel()
+    try:
+        if attempt.side_writes:
+            await _flush_side_writes(attempt)
+        _report(attempt, outcome, ends)
+    finally:
+        on_end(attempt)
+
+
+async def _flush_side_writes(attempt: Attempt) -> None:
+    """Write what the task said before its end is written; without the claim it is refused."""
+    if attempt.completed or attempt.stop is Stop.FENCED:
+        return
+    try:
+        await attempt.bench.scribe.flush()
+    except StoreError as error:
+        # The outcome matters more than its log lines, which may be lost here.
+        attempt.bench.bus.emit(StoreTrouble("scribe", str(error), 0.0))
+
+
+async def _run(attempt: Attempt) -> Outcome:
+    """Resolve, decode, run, encode."""
+    claim, bench = attempt.claim, attempt.bench
+    task = attempt.job_task = bench.registry.find(claim.task)
+    if task is None:
+        return Outcome(Ending.UNKNOWN_TASK, reason="unknown_task")
+    args = claim.args
+    if args is None:
+        args = (await bench.claims.load_args([claim]))[claim.id]
+    if attempt.stop is not None:
+        return _stopped(attempt)
+    call = _decode(attempt, task, args)
+    attempt.started = bench.runtime.monotonic()
+    _start_timer(attempt, task)
+    if bench.bus.wants(JobStarted):
+        bench.bus.emit(JobStarted(claim.id, claim.task, attempt.queue, claim.attempt, attempt.node_id))
+    value = await _call(attempt, task, call)
+    if attempt.stop is not None and attempt.stop is not Stop.DRAIN and not attempt.completed:
+        return _stopped(attempt)
+    if not attempt.completed:
+        _keep_result(attempt, task, value)
+    return _SUCCEEDED
+
+
+def _decode(attempt: Attempt, task: Task[..., Any], args: bytes) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments; what does not fit the signature will not fit next time either."""
+    codec = attempt.bench.codecs.get(attempt.claim.codec)
+    if codec is None:
+        raise Fail(f"the arguments are in the unknown codec {attempt.claim.codec!r}")
+    context = JobContext(attempt) if task.signature.context_parameter is not None else None
+    try:
+        return task.signature.decode(codec, args, context)
+    except InvalidArguments as error:
+        raise Fail(f"the arguments no longer fit the task: {error}") from error
+
+
+def _start_timer(attempt: Attempt, task: Task[..., Any]) -> None:
+    timeout = task.options_declared.timeout
+    if attempt.claim.options is not None:
+        stored = read_options(attempt.claim.options)
+        if stored.timeout is not None:
+            timeout = timedelta(seconds=stored.timeout)
+    if timeout is not None:
+        attempt.timeout = timeout.total_seconds()
+        attempt.timer = attempt.bench.runtime.later(
+            attempt.timeout, lambda: attempt.stop_for(Stop.TIMEOUT)
+        )
+
+
+async def _call(
+    attempt: Attempt, task: Task[..., Any], call: tuple[list[Any], dict[str, Any]]
+) -> Any:
+    """Make the call in its executor, through the middleware."""
+    args, kwargs = call
+    bench = attempt.bench
+    name = task.options_declared.executor
+    if name == "async" and not bench.middleware:
+        return await task.function(*args, **kwargs)
+
+    async def proceed() -> Any:
+        if name == "async":
+            return await task.function(*args, **kwargs)
+        return await bench.executors[name].run(
+            Call(task.function, args, kwargs, lambda: _linger(attempt), lambda: attempt.freed())
+        )
+
+    step = proceed
+    for middleware in reversed(bench.middleware):
+        step = _wrap(middleware, attempt, step)
+    return await step()
+
+
+def _wrap(middleware: Any, attempt: Attempt, step: Any) -> Any:
+    return lambda: middleware(JobContext(attempt), step)
+
+
+def _linger(attempt: Attempt) -> None:
+    """A thread goes on although nobody waits for it."""
+    attempt.lingering = True
+    attempt.bench.bus.emit(StuckThread(attempt.claim.id, attempt.claim.task, attempt.node_id))
+
+
+def _keep_result(attempt: Attempt, task: Task[..., Any], value: Any) -> None:
+    """Encode the result; one that cannot be stored is replaced by a marker, or fails the job."""
+    try:
+        attempt.result = encode_result(attempt, value)
+    except InvalidJob as error:
+        if task.options_declared.strict_result:
+            raise Fail(f"the result cannot be stored: {error}") from error
+        attempt.result = attempt.bench.codecs["json"].encode({"detent": "result dropped"})
+        attempt.bench.bus.emit(ResultDropped(attempt.claim.id, attempt.claim.task, str(error)))
+
+
+def _stopped(attempt: Attempt) -> Outcome:
+    """Return the outcome of an attempt that was told to stop."""
+    match attempt.stop:
+        case Stop.TIMEOUT:
+            return Outcome(Ending.TIMED_OUT, JobTimeout(f"took longer than {attempt.timeout} s"))
+        case Stop.CANCEL:
+            return Outcome(Ending.CANCELED, reason=attempt.reason)
+        case _:
+            return Outcome(Ending.RELEASED)
+
+
+def _outcome_of(attempt: Attempt, error: BaseException) -> Outcome:
+    """Turn whatever was raised into an outcome."""
+    if attempt.stop is not None:
+        if attempt.task is not None and isinstance(error, asyncio.CancelledError):
+            attempt.task.uncancel()
+        return _stopped(attempt)
+    match error:
+        case Snooze():
+            return Outcome(Ending.SNOOZED, wait=error.wait)
+        case RetryAfter():
+            return Outcome(Ending.FAILED, error, wait=error.wait)
+        case Fail():
+            return Outcome(Ending.FAILED, error, retryable=False)
+        case JobCanceled():
+            return Outcome(Ending.CANCELED, reason=error.reason)
+        case _:
+            return Outcome(Ending.FAILED, error)
+
+
+def _report(attempt: Attempt, outcome: Outcome, ends: Ends) -> None:
+    """Decide what follows and hand it on to be written."""
+    if attempt.completed or attempt.stop is Stop.FENCED:
+        ends.drop(attempt)
+        return
+    claim = attempt.claim
+    now = attempt.bench.runtime.monotonic()
+    waited, lasted = attempt.started - attempt.claimed, now - attempt.started
+    plain = claim.hooks == 0 and not attempt.side_writes
+    if outcome.ending is Ending.SUCCEEDED and plain:
+        ends.complete(
+            attempt,
+            Completion(
+                claim.id, claim.fence, claim.task, attempt.queue, waited, lasted, attempt.result
+            ),
+        )
+        if attempt.bench.bus.wants(JobSucceeded):
+            _tell_success(attempt, lasted)
+        return
+    bits = attempt.bench.runtime.random_bits(JITTER_BITS)
+    decision = decide(outcome, claim.attempt, _policy(attempt), bits)
+    ends.settle(attempt, settlement_of(attempt, outcome, decision, waited, lasted))
+    _tell(attempt, outcome, decision, lasted)
+
+
+def _policy(attempt: Attempt) -> Retry:
+    """Return the retry policy of the job: its own, else its task's."""
+    if attempt.claim.options is not None:
+        stored = read_options(attempt.claim.options)
+        if stored.retry is not None:
+            return stored.retry.policy()
+    return NO_RETRY if attempt.job_task is None else attempt.job_task.options_declared.retry
+
+
+def settlement_of(
+    attempt: Attempt, outcome: Outcome, decision: Decision, waited: float, lasted: float
+) -> Settlement:
+    """Return what is to be written about the end of an attempt."""
+    claim = attempt.claim
+    succeeded = decision.state is State.SUCCEEDED
+    return Settlement(
+        id=claim.id,
+        fence=claim.fence,
+        task=claim.task,
+        queue=attempt.queue,
+        waited=waited,
+        lasted=lasted,
+        result=attempt.result if succeeded else None,
+        state=decision.state,
+        delay=None if decision.delay is None else decision.delay.total_seconds(),
+        charged=decision.charged,
+        kind=str(outcome.ending) if decision.charged else None,
+        error=None if outcome.error is None else encode_error(outcome.error),
+        reason=None if outcome.reason is None else clean_text(outcome.reason, MESSAGE_LIMIT),
+    )
+
+
+def _tell_success(attempt: Attempt, lasted: float) -> None:
+    claim = attempt.claim
+    attempt.bench.bus.emit(
+        JobSucceeded(claim.id, claim.task, attempt.queue, claim.attempt, attempt.node_id, lasted)
+    )
+
+
+def _tell(attempt: Attempt, outcome: Outcome, decision: Decision, lasted: float) -> None:
+    """Emit the event that fits what follows."""
+    claim, bus = attempt.claim, attempt.bench.bus
+    who = (claim.id, claim.task, attempt.queue, claim.attempt, attempt.node_id)
+    delay = 0.0 if decision.delay is None else decision.delay.total_seconds()
+    if outcome.ending is Ending.TIMED_OUT:
+        bus.emit(JobTimedOut(*who, attempt.timeout or 0.0))
+    match decision.state, outcome.ending:
+        case State.SUCCEEDED, _:
+            if bus.wants(JobSucceeded):
+                _tell_success(attempt, lasted)
+        case State.FAILED, _:
+            bus.emit(JobDied(*who, describe(outcome.error)))
+        case State.CANCELED, _:
+            bus.emit(JobWasCanceled(*who, outcome.reason))
+        case State.WAITING, _:
+            bus.emit(TaskUnknown(claim.id, claim.task, attempt.node_id))
+        case _, Ending.SNOOZED:
+            bus.emit(JobSnoozed(*who, delay))
+        case _, Ending.FAILED | Ending.TIMED_OUT:
+            bus.emit(JobRetrying(*who, describe(outcome.error), delay))

@@ -1,0 +1,67 @@
+"""Where scans begin: behind the dead rows that vacuum may not yet remove.
+
+For every lane and priority the position of the first job of the last claim. Jobs can come to
+stand below it (a release, a rescue, a transaction that committed late): wake-ups with positions
+and the looker lower it again.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from detent.model.job import Claim, Position, Priority
+from detent.spi.notifier import Hint, Wake
+from detent.spi.store import Floor
+
+_NONE: Final[tuple[Floor | None, ...]] = (None,) * len(Priority)
+
+
+class Floors:
+    """The floors of one node."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[str, list[Floor | None]] = {}
+
+    def of(self, lane: str) -> Sequence[Floor | None]:
+        """Return the floor of each priority of a lane."""
+        return self._lanes.get(lane, _NONE)
+
+    def raise_to(self, claims: Iterable[Claim]) -> None:
+        """Remember the first job of each lane and priority in a claim."""
+        first: dict[tuple[str, int], Floor] = {}
+        for claim in claims:
+            # Within one priority claims come in the order of their due times.
+            first.setdefault((claim.lane, claim.priority), Floor(claim.due_at, claim.id))
+        for (lane, priority), floor in first.items():
+            self._lanes.setdefault(lane, list(_NONE))[priority] = floor
+
+    def lower_to(self, positions: Iterable[Position]) -> bool:
+        """Let scans begin at these positions at the latest; return whether any floor moved."""
+        moved = False
+        for lane, priority, due_at, job_id in positions:
+            floors = self._lanes.get(lane)
+            if floors is None:
+                continue
+            floor = floors[priority]
+            if floor is not None and (due_at, job_id) < floor:
+                floors[priority] = Floor(due_at, job_id)
+                moved = True
+        return moved
+
+    def forget(self) -> None:
+        """Begin all scans at the very beginning again."""
+        self._lanes.clear()
+
+    def __bool__(self) -> bool:
+        return bool(self._lanes)
+
+
+def positions_in(wakes: Iterable[Wake]) -> list[Position]:
+    """Return the positions that wake-ups carry."""
+    return [
+        Position(wake.lane, wake.priority, wake.due_at, wake.id)
+        for wake in wakes
+        if isinstance(wake, Hint)
+        and wake.priority is not None
+        and wake.due_at is not None
+        and wake.id is not None
+    ]

@@ -1,0 +1,106 @@
+"""Keeps the node's lease alive, from a thread of its own, and knows when it is lost.
+
+User code can block the event loop; it cannot block this. A node that could not renew for two
+thirds of its lease must assume that others will soon take its jobs, and stops first.
+"""
+
+import asyncio
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from detent.config import ClusterConfig
+from detent.errors import StoreError
+from detent.events import Bus, ClockSkew
+from detent.spi.runtime import Runtime, Thread
+from detent.spi.store import NodeIdentity, NodeStore
+
+TRUST: Final = 2 / 3
+# A beat that gets no answer must leave time for another before the trust ends.
+RETRY: Final = 0.5
+
+
+class Membership:
+    """One incarnation's place in the cluster."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        bus: Bus,
+        store: NodeStore,
+        identity: NodeIdentity,
+        config: ClusterConfig,
+    ) -> None:
+        self._runtime = runtime
+        self._bus = bus
+        self._store = store
+        self._config = config
+        self._thread: Thread | None = None
+        self._renewed = runtime.monotonic()
+        self._dead = False
+        self.identity = identity
+        self.nodes = 1
+        """How many nodes were active at the last beat."""
+        self.skew = timedelta(0)
+
+    @property
+    def incarnation(self) -> UUID:
+        """Who this node is, this time."""
+        return self.identity.incarnation
+
+    async def join(self) -> None:
+        """Register, and begin to beat."""
+        before = self._runtime.monotonic()
+        self._measure(await self._store.join(self.identity, self._config.lease))
+        self._renewed = before
+        self._thread = self._runtime.thread(self._beat_on, "detent-heartbeat")
+
+    async def leave(self) -> None:
+        """Stop beating and take the name off the list, unless claims are left behind."""
+        await self.stop()
+        await self._store.leave(self.incarnation)
+
+    async def stop(self) -> None:
+        """Stop beating."""
+        if self._thread is not None:
+            self._thread.stop()
+            await self._thread.joined()
+            self._thread = None
+
+    def trouble(self) -> str | None:
+        """Return why this incarnation must stop working, or None while all is well."""
+        if self._dead:
+            return "the cluster has declared it dead"
+        silent = self._runtime.monotonic() - self._renewed
+        if silent > self._config.lease.total_seconds() * TRUST:
+            return f"its lease could not be renewed for {silent:.1f} s"
+        return None
+
+    async def _beat_on(self) -> None:
+        """Beat until stopped; runs on its own thread, with its own connection."""
+        interval = self._config.heartbeat_interval.total_seconds()
+        while not self._dead:
+            pause = interval * self._runtime.uniform(0.9, 1.0)
+            try:
+                await asyncio.wait_for(self._beat(), interval)
+            except (StoreError, TimeoutError):
+                # The store's trouble is told by the services; here only time counts.
+                pause = RETRY
+            await self._runtime.sleep(pause)
+
+    async def _beat(self) -> None:
+        before = self._runtime.monotonic()
+        beat = await self._store.beat(self.incarnation, self._config.lease)
+        if not beat.alive:
+            self._dead = True
+            return
+        # The lease counts from when the store read its clock, which is not before we asked.
+        self._renewed = before
+        self.nodes = beat.nodes
+        self._measure(beat.now)
+
+    def _measure(self, store_now: datetime) -> None:
+        skew = self._runtime.utcnow() - store_now
+        if abs(skew) > self._config.skew_warning >= abs(self.skew):
+            self._bus.emit(ClockSkew(self.incarnation, skew.total_seconds()))
+        self.skew = skew

@@ -1,0 +1,73 @@
+"""The one loop that every background service runs in.
+
+A service writes `run_once`, which does one bounded piece of work and returns how long to wait
+before the next; being woken cuts the wait short. Trouble with the store is told once, waited out
+with growing pauses, and told again when it is over.
+"""
+
+import asyncio
+from typing import Final
+
+from detent.events import Bus, StoreRecovered, StoreTrouble
+from detent.spi.runtime import Runtime
+
+from .wakeup import Wakeup
+
+FIRST_PAUSE: Final = 0.1
+LONGEST_PAUSE: Final = 10.0
+
+
+class Service:
+    """Something that goes on in the background of a node."""
+
+    name = "service"
+
+    def __init__(self, runtime: Runtime, bus: Bus) -> None:
+        self.runtime = runtime
+        self.bus = bus
+        self._wakeup = Wakeup(runtime)
+        self._pause = 0.0
+        self._stopping = False
+
+    def wake(self) -> None:
+        """Run as soon as possible instead of after the wait."""
+        self._wakeup.set()
+
+    def stop(self) -> None:
+        """End after the piece of work that is being done."""
+        self._stopping = True
+        self._wakeup.set()
+
+    async def run(self) -> None:
+        """Work until stopped."""
+        while not self._stopping:
+            delay = await self._run_guarded()
+            if delay > 0 and not self._stopping:
+                await self._wakeup.wait(delay)
+            elif self._pause:
+                await self.runtime.sleep(0)
+
+    async def _run_guarded(self) -> float:
+        try:
+            delay = await self.run_once()
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001  a service must outlive any trouble
+            self._pause = min(max(self._pause * 2, FIRST_PAUSE), LONGEST_PAUSE)
+            pause = self._pause * self.runtime.uniform(0.5, 1.0)
+            if self._pause in (FIRST_PAUSE, LONGEST_PAUSE):
+                self.bus.emit(StoreTrouble(self.name, f"{type(error).__name__}: {error}", pause))
+            self.on_trouble(error)
+            await self.runtime.sleep(pause)
+            return 0.0
+        if self._pause:
+            self._pause = 0.0
+            self.bus.emit(StoreRecovered(self.name))
+        return delay
+
+    def on_trouble(self, error: Exception) -> None:
+        """Be told that `run_once` raised; the loop goes on by itself."""
+
+    async def run_once(self) -> float:
+        """Do one bounded piece of work; return the seconds to wait before the next."""
+        raise NotImplementedError

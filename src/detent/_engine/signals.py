@@ -1,0 +1,43 @@
+"""Brings messages from the store to running jobs: the cancel requests."""
+
+from typing import Final
+from uuid import UUID
+
+from detent.events import Bus
+from detent.spi.runtime import Runtime
+from detent.spi.store import ContextStore
+
+from .dispatch import Dispatcher
+from .service import Service
+
+# While nothing runs nobody can be meant; a job that starts wakes the service's next look.
+NOTHING_RUNS: Final = 1.0
+
+
+class SignalReader(Service):
+    """Looks for signals while jobs run, at least once a second, and at once when told."""
+
+    name = "signals"
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        bus: Bus,
+        store: ContextStore,
+        dispatcher: Dispatcher,
+        interval: float,
+    ) -> None:
+        super().__init__(runtime, bus)
+        self._store = store
+        self._dispatcher = dispatcher
+        self._interval = interval
+        self.node_id: UUID | None = None
+
+    async def run_once(self) -> float:
+        """Deliver what has come."""
+        if self.node_id is None or not self._dispatcher.held:
+            return NOTHING_RUNS
+        for signal in await self._store.signals_for(self.node_id):
+            if signal.kind == "cancel":
+                self._dispatcher.cancel(signal.id, signal.fence, signal.reason)
+        return self._interval

@@ -1,0 +1,427 @@
+"""The composition root: an `App` holds the tasks and puts store, client and node together."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, overload
+
+from detent import logs
+from detent._engine.node import Node, NodeParts
+from detent.clock import SystemRuntime
+from detent.client import Client
+from detent.codecs import JsonCodec
+from detent.config import Config, redact
+from detent.context import JobContext
+from detent.errors import ConfigError
+from detent.events import Bus
+from detent.executors.thread import ThreadExecutor
+from detent.jobs import Job, Jobs
+from detent.model.job import Priority
+from detent.model.retry import Retry
+from detent.queues import Queues
+from detent.spi.middleware import Middleware
+from detent.spi.notifier import Notifier
+from detent.spi.runtime import Runtime
+from detent.spi.store import NodeIdentity, Store
+from detent.stores.memory import MemoryStore
+from detent.stores.memory.notifier import MemoryNotifier
+from detent.sync import LoopThread
+from detent.tasks import BoundCall, Registry, Task, TaskOptions, as_names, as_priority, as_timeout
+from detent.version import __version__
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+HookFunction = TypeVar("HookFunction", bound=Callable[[], Any])
+
+DEFAULT_RETRY: Final = Retry()
+
+
+class App:
+    """Tasks, and the store that their jobs live in.
+
+    `App()` reads its settings from `DETENT_URL`, the environment and `detent.toml`;
+    `App("postgresql://...")` says where the jobs live. Nothing is connected before it is needed.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        config: Config | None = None,
+        store: Store | None = None,
+        notifier: Notifier | None = None,
+        runtime: Runtime | None = None,
+    ) -> None:
+        self.config = config or Config.load(url)
+        if config is not None and url is not None:
+            self.config = replace(config, store=replace(config.store, url=url))
+        self.bus = Bus()
+        self.tasks = Registry()
+        self._runtime = runtime or SystemRuntime()
+        self._codec = JsonCodec(self.config.limits.max_depth)
+        self._middleware: list[Middleware] = []
+        self._hooks: dict[str, list[Callable[[], Any]]] = {}
+        self._loop_thread = LoopThread()
+        self._store = store
+        self._notifier = notifier
+        self._client: Client | None = None
+        self._jobs: Jobs | None = None
+
+    # What it is made of, made when first needed
+
+    @property
+    def store(self) -> Store:
+        """The store."""
+        if self._store is None:
+            self._store, self._notifier = open_store(self.config)
+        return self._store
+
+    @property
+    def jobs(self) -> Jobs:
+        """All jobs: look, wait, cancel, pause, retry."""
+        if self._jobs is None:
+            self._jobs = Jobs(self.store, self.store, self._codec)
+        return self._jobs
+
+    @property
+    def queues(self) -> Queues:
+        """All queues: look, pause, resume."""
+        return Queues(self.store, self.store)
+
+    @property
+    def client(self) -> Client:
+        """What enqueues."""
+        if self._client is None:
+            store = self.store
+            self._client = Client(
+                store,
+                self._notifier,
+                self.tasks,
+                self._codec,
+                self.config.limits,
+                self._runtime,
+                self.jobs,
+            )
+        return self._client
+
+    # Declaring
+
+    @overload
+    def task(self, function: Callable[Concatenate[JobContext, P], Awaitable[R]], /) -> Task[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, Awaitable[R]], /) -> Task[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def task(
+        self,
+        *,
+        name: str | None = ...,
+        queue: str = ...,
+        priority: Priority | int = ...,
+        retry: Retry = ...,
+        timeout: timedelta | float | None = ...,
+        executor: str | None = ...,
+        needs: str | Sequence[str] = ...,
+        tags: Sequence[str] = ...,
+        strict_result: bool = ...,
+    ) -> "TaskDecorator": ...
+    def task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """Declare a function as a task: `@app.task` or `@app.task(queue="mail", ...)`.
+
+        The name is `module.function` unless `name=` is given. Async functions run on the event
+        loop, others on threads, unless `executor=` says otherwise.
+        """
+        if function is None:
+            return lambda late: self._declare(late, **options)
+        return self._declare(function)
+
+    def _declare(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        executor: str | None = None,
+        priority: Priority | int = Priority.NORMAL,
+        timeout: timedelta | float | None = None,
+        needs: str | Sequence[str] = (),
+        tags: Sequence[str] = (),
+        **rest: Any,
+    ) -> Task[..., Any]:
+        is_async = asyncio.iscoroutinefunction(function)
+        chosen = executor or ("async" if is_async else "thread")
+        if (chosen == "async") is not is_async:
+            kind = "async def" if is_async else "def"
+            raise ConfigError(f"executor = {chosen!r}: does not fit a function declared with {kind}")
+        if chosen not in EXECUTORS:
+            raise ConfigError(f"executor = {chosen!r}: must be one of {', '.join(EXECUTORS)}")
+        try:
+            options = TaskOptions(
+                executor=chosen,
+                priority=as_priority(priority),
+                timeout=as_timeout(timeout),
+                needs=as_names("needs", needs),
+                tags=tuple(tags),
+                **rest,
+            )
+        except TypeError as error:
+            raise ConfigError(f"@app.task(...): {error}") from error
+        label = name or f"{function.__module__}.{function.__qualname__}"
+        task: Task[..., Any] = Task(function, label, options, self)
+        self.tasks.add(task)
+        return task
+
+    def middleware(self, function: Middleware) -> Middleware:
+        """Run `async def m(ctx, proceed)` around every attempt; the first declared is outermost."""
+        self._middleware.append(function)
+        return function
+
+    def on(self, event_type: type, listener: Callable[[Any], None]) -> None:
+        """Call `listener` with every event of this type of `detent.events`."""
+        self.bus.subscribe(event_type, listener)
+
+    def on_start(self, hook: HookFunction) -> HookFunction:
+        """Call `hook` before a node joins the cluster."""
+        return self._hook("start", hook)
+
+    def on_ready(self, hook: HookFunction) -> HookFunction:
+        """Call `hook` when a node has begun to claim."""
+        return self._hook("ready", hook)
+
+    def on_drain(self, hook: HookFunction) -> HookFunction:
+        """Call `hook` when a node begins to drain."""
+        return self._hook("drain", hook)
+
+    def on_stop(self, hook: HookFunction) -> HookFunction:
+        """Call `hook` when a node has left."""
+        return self._hook("stop", hook)
+
+    def _hook(self, name: str, hook: HookFunction) -> HookFunction:
+        self._hooks.setdefault(name, []).append(hook)
+        return hook
+
+    # Enqueuing
+
+    async def enqueue(self, call: BoundCall[R]) -> Job[R]:
+        """Store a bound call as a job: `app.enqueue(task.bind(...))`."""
+        return await self.client.enqueue(call)
+
+    def enqueue_sync(self, call: BoundCall[R]) -> Job[R]:
+        """Do the same from blocking code."""
+        return self._loop_thread.call(self.client.enqueue(call))
+
+    async def enqueue_many(
+        self, calls: Sequence[BoundCall[R]], *, within: Any = None
+    ) -> list[Job[R]]:
+        """Store many calls, a thousand a commit (or all in the transaction of `within`)."""
+        return await self.client.enqueue_many(calls, within=within)
+
+    # Running
+
+    def node(
+        self,
+        *,
+        queues: Mapping[str, int] | None = None,
+        concurrency: int | None = None,
+        name: str | None = None,
+        drain_timeout: timedelta | None = None,
+    ) -> "RunningNode":
+        """Return a node to be run with `async with`, inside your own program."""
+        given = {
+            "queues": queues,
+            "concurrency": concurrency,
+            "name": name,
+            "drain_timeout": drain_timeout,
+        }
+        changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+        return RunningNode(self, replace(self.config, node=replace(self.config.node, **changes)))
+
+    async def __aenter__(self) -> Self:
+        await self.store.open()
+        return self
+
+    async def __aexit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Flush what is on its way and close the connections of this event loop."""
+        if self._client is not None:
+            await self._client.close()
+        if self._store is not None:
+            await self._store.close()
+
+    def node_parts(self, config: Config) -> NodeParts:
+        """Return what a node of this app is made from."""
+        host = socket.gethostname()
+        identity = NodeIdentity(
+            incarnation=self._runtime.new_id(),
+            name=config.node.name or host,
+            host=host,
+            pid=os.getpid(),
+            version=__version__,
+            queues=config.node.slots(),
+            capabilities=config.node.capabilities,
+            roles=config.node.roles,
+        )
+        store = self.store
+        return NodeParts(
+            runtime=self._runtime,
+            bus=self.bus,
+            store=store,
+            notifier=self._notifier,
+            registry=self.tasks,
+            config=config,
+            identity=identity,
+            codecs={self._codec.name: self._codec},
+            executors={"thread": ThreadExecutor(config.node.threads)},
+            middleware=tuple(self._middleware),
+            hooks=self._hooks,
+        )
+
+
+EXECUTORS: Final = ("async", "thread")
+
+
+class TaskDecorator:
+    """The type of `@app.task(...)`."""
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[JobContext, P], Awaitable[R]], /
+    ) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, Awaitable[R]], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+    def __call__(self, function: Callable[..., Any], /) -> Any:
+        """Declare the function."""
+
+
+class RunningNode:
+    """A node inside a program: `async with app.node(): ...`."""
+
+    def __init__(self, app: App, config: Config) -> None:
+        self._app = app
+        self._config = config
+        self._node: Node | None = None
+
+    @property
+    def id(self) -> Any:
+        """The node's incarnation."""
+        return None if self._node is None else self._node.identity.incarnation
+
+    async def start(self) -> None:
+        """Open the store, join the cluster and begin to work."""
+        logs.attach(self._app.bus)
+        await self._app.store.open()
+        self._node = Node(self._app.node_parts(self._config))
+        await self._node.start()
+
+    def stop(self, *, now: bool = False) -> None:
+        """Ask the node to drain and end; safe to call from a signal handler."""
+        if self._node is not None:
+            self._node.stop(now=now)
+
+    async def wait_stopped(self) -> None:
+        """Wait for `stop()`, then drain; return when the node is gone."""
+        if self._node is not None:
+            await self._node.wait_stopped()
+
+    async def drain(self) -> None:
+        """Drain and end now."""
+        if self._node is not None:
+            await self._node.drain()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.drain()
+
+
+def open_store(config: Config) -> tuple[Store, Notifier | None]:
+    """Return the store and the notifier that a URL names."""
+    url = config.store.url
+    scheme = url.partition(":")[0].partition("+")[0]
+    if scheme in ("postgresql", "postgres"):
+        return _postgres(config)
+    if scheme == "memory":
+        return MemoryStore(), MemoryNotifier()
+    raise ConfigError(
+        f"[store] url = {redact(url)!r}: {scheme!r} is no known store; "
+        "known are postgresql://user@host/database (pip install 'detent[postgres]') and memory://"
+    )
+
+
+def _postgres(config: Config) -> tuple[Store, Notifier]:
+    try:
+        from detent.stores.postgres import PostgresStore  # noqa: PLC0415  an extra, not always there
+    except ImportError as error:
+        raise ConfigError(
+            f"[store] url = {redact(config.store.url)!r}: needs asyncpg; "
+            "run: pip install 'detent[postgres]'"
+        ) from error
+    settings = config.store
+    store = PostgresStore(
+        settings.url,
+        schema=settings.schema,
+        pool_size=settings.pool_size,
+        pooler=settings.pooler,
+        timeout=settings.timeout,
+        auto_migrate=settings.auto_migrate,
+    )
+    return store, store.notifier
+
+
+async def migrate_store(config: Config) -> list[str]:
+    """Bring the store to the schema of this version; return the steps taken."""
+    from detent.stores.postgres.migrations import migrate  # noqa: PLC0415  an extra
+
+    _only_postgres(config)
+    return await migrate(config.store.url, config.store.schema)
+
+
+async def pending_migrations(config: Config) -> list[str]:
+    """Return the steps that `migrate_store` would take."""
+    from detent.stores.postgres.migrations import pending  # noqa: PLC0415  an extra
+
+    _only_postgres(config)
+    return await pending(config.store.url, config.store.schema)
+
+
+def migration_script(config: Config) -> str:
+    """Return the SQL of all steps, for other tools."""
+    from detent.stores.postgres.migrations import migration_sql  # noqa: PLC0415  an extra
+
+    return migration_sql(config.store.schema)
+
+
+async def drop_store(config: Config) -> None:
+    """Remove Detent's schema and everything in it: for throw-away schemas."""
+    from detent.stores.postgres.migrations import drop  # noqa: PLC0415  an extra
+
+    _only_postgres(config)
+    await drop(config.store.url, config.store.schema)
+
+
+def _only_postgres(config: Config) -> None:
+    if not config.store.url.startswith(("postgresql:", "postgres:", "postgresql+")):
+        raise ConfigError(
+            f"[store] url = {redact(config.store.url)!r}: only PostgreSQL has migrations to run"
+        )

@@ -1,0 +1,40 @@
+"""The `detent` command: the only part that reads arguments and prints.
+
+Exit codes: 0 done, 1 failed (or, with `--check`, something is to be done), 2 not understood.
+"""
+
+from importlib.metadata import PackageNotFoundError, version
+
+import click
+
+from detent.cli.bench import bench_command
+from detent.cli.command import CommandGroup
+from detent.cli.migrate import migrate_command
+from detent.cli.node import node_command
+
+__all__ = ["main"]
+
+
+def _version() -> str:
+    try:
+        return version("detent")
+    except PackageNotFoundError:  # a source tree that was never installed
+        return "unknown"
+
+
+@click.group(
+    cls=CommandGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="\b\nStart here:\n  detent migrate --url postgresql://localhost/app\n  detent node app:app",
+)
+@click.version_option(_version(), prog_name="detent", message="%(prog)s %(version)s")
+def main() -> None:
+    """Jobs, schedules and workflows on the database you already have.
+
+    Settings come from options, else from DETENT_* variables, else from detent.toml.
+    """
+
+
+main.add_command(node_command)
+main.add_command(migrate_command)
+main.add_command(bench_command)

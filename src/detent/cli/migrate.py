@@ -1,0 +1,77 @@
+"""`detent migrate`: brings the database to the schema that this version knows."""
+
+import click
+
+from detent.app import migrate_store, migration_script, pending_migrations
+from detent.cli.command import (
+    FAILED,
+    example,
+    json_option,
+    load_config,
+    print_json,
+    run,
+    schema_option,
+    url_option,
+)
+from detent.config import Config
+
+
+@click.command(
+    "migrate",
+    epilog=example(
+        "detent migrate --url postgresql://localhost/app",
+        "detent migrate --check   # in a deployment: exit code 1 when steps are pending",
+        "detent migrate --sql > detent.sql",
+    )
+)
+@url_option
+@schema_option
+@click.option("--plan", "mode", flag_value="plan", help="Only say which steps are pending.")
+@click.option("--check", "mode", flag_value="check", help="The same; exit code 1 if there are any.")
+@click.option("--sql", "mode", flag_value="sql", help="Only print the SQL of all steps.")
+@json_option
+def migrate_command(url: str | None, schema: str | None, mode: str | None, as_json: bool) -> None:
+    """Create or update the tables of Detent.
+
+    Safe to repeat, to run from several places at once, and beside running nodes.
+    """
+    config = load_config(url, schema)
+    if mode == "sql":
+        _print_script(config, as_json)
+    elif mode is None:
+        _print_applied(config, run(migrate_store(config)), as_json)
+    else:
+        pending = run(pending_migrations(config))
+        _print_pending(config, pending, as_json)
+        if pending and mode == "check":
+            click.get_current_context().exit(FAILED)
+
+
+def _print_script(config: Config, as_json: bool) -> None:
+    script = migration_script(config)
+    if as_json:
+        print_json({"schema": config.store.schema, "sql": script})
+    else:
+        click.echo(script)
+
+
+def _print_applied(config: Config, applied: list[str], as_json: bool) -> None:
+    if as_json:
+        print_json({"schema": config.store.schema, "applied": applied})
+        return
+    for step in applied:
+        click.echo(f"applied  {step}")
+    what = "is ready" if applied else "was up to date"
+    click.echo(f"The schema {config.store.schema!r} {what}; next: detent node APP")
+
+
+def _print_pending(config: Config, pending: list[str], as_json: bool) -> None:
+    if as_json:
+        print_json({"schema": config.store.schema, "pending": pending})
+        return
+    for step in pending:
+        click.echo(f"pending  {step}")
+    if pending:
+        click.echo(f"The schema {config.store.schema!r} is behind; run: detent migrate")
+    else:
+        click.echo(f"The schema {config.store.schema!r} is up to date; nothing to do")

@@ -1,0 +1,198 @@
+"""Enqueues jobs: turns calls into rows (pure), and hands them to the store."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, TypeVar
+from uuid import UUID
+
+from detent.coalesce import Coalescer, insert_surely
+from detent.config import LimitsConfig
+from detent.errors import ConfigError, InvalidJob, KeyTaken, PayloadTooLarge
+from detent.jobs import Job, Jobs
+from detent.model.job import Hook, Keys, NewJob, lane_of
+from detent.options import write_options
+from detent.spi.codec import Codec
+from detent.spi.notifier import Hint, Notifier
+from detent.spi.runtime import Runtime
+from detent.spi.store import Store
+from detent.tasks import BoundCall, Registry
+
+R = TypeVar("R")
+
+CHUNK: Final = 1_000
+
+
+class Prepared(NamedTuple):
+    """A call as it will be stored."""
+
+    job: NewJob
+    keys: Keys | None
+
+
+class Client:
+    """The way in for new jobs."""
+
+    def __init__(
+        self,
+        store: Store,
+        notifier: Notifier | None,
+        registry: Registry,
+        codec: Codec,
+        limits: LimitsConfig,
+        runtime: Runtime,
+        jobs: Jobs,
+    ) -> None:
+        self._store = store
+        self._notifier = notifier
+        self._registry = registry
+        self._codec = codec
+        self._limits = limits
+        self._runtime = runtime
+        self._jobs = jobs
+        self._coalescers: dict[tuple[int, int], Coalescer] = {}
+
+    async def enqueue(self, call: BoundCall[R]) -> Job[R]:
+        """Store one job; return when it is durable."""
+        job, keys = self.prepare(call)
+        if call.options.within is not None:
+            placed = (await self._store.enqueue_within(call.options.within, [job], keys))[0]
+            return self._handle(placed.id, placed.created, placed.taken_key)
+        if keys is None:
+            await self._coalescer().enqueue((job,))
+            self._announce((job,))
+            return Job(job.id, True, self._jobs)
+        placed = await self._store.enqueue_keyed(job, keys)
+        if placed.created:
+            self._announce((job,))
+        return self._handle(placed.id, placed.created, placed.taken_key)
+
+    async def enqueue_many(
+        self, calls: Sequence[BoundCall[R]], *, within: Any = None
+    ) -> list[Job[R]]:
+        """Store many jobs, a thousand a commit (or all in the caller's transaction).
+
+        All calls are checked before the first is stored. Keys are for single calls.
+        """
+        jobs = []
+        for number, call in enumerate(calls):
+            job, keys = self.prepare(call)
+            if keys is not None or call.options.within is not None:
+                raise ConfigError(
+                    f"enqueue_many: call {number} has key=, unique= or within=; enqueue it alone"
+                )
+            jobs.append(job)
+        for start in range(0, len(jobs), CHUNK):
+            chunk = jobs[start : start + CHUNK]
+            if within is not None:
+                await self._store.enqueue_within(within, chunk, None)
+            else:
+                await insert_surely(self._store.enqueue_jobs, chunk)
+                self._announce(chunk)
+        return [Job(job.id, True, self._jobs) for job in jobs]
+
+    def prepare(self, call: BoundCall[Any]) -> Prepared:
+        """Turn a call into what will be stored, or raise a typed error. Touches no store."""
+        task, options = call.task, call.options
+        declared = task.options_declared
+        if self._registry.find(task.name) is not task:
+            self._registry.get(task.name)
+        args = task.signature.encode(self._codec, call.args, call.kwargs)
+        if len(args) > self._limits.max_payload:
+            raise PayloadTooLarge("the arguments", len(args), self._limits.max_payload)
+        queue = options.queue or declared.queue
+        needs = declared.needs if options.needs is None else options.needs
+        tags = self._tags((*declared.tags, *options.tags))
+        keys = self._keys(call)
+        job = NewJob(
+            id=self._runtime.new_id(),
+            task=task.name,
+            queue=queue,
+            lane=lane_of(queue, needs) if needs else queue,
+            priority=int(declared.priority if options.priority is None else options.priority),
+            delay=0.0 if options.delay is None else options.delay.total_seconds(),
+            due_at=options.at,
+            args=args,
+            codec=self._codec.name,
+            options=write_options(options.timeout, options.retry),
+            params=self._params(options.params),
+            tags=tags,
+            hooks=int(Hook.KEY) if keys is not None and keys.unique is not None else 0,
+            principal=None,
+            trace=None,
+        )
+        return Prepared(job, keys)
+
+    def _keys(self, call: BoundCall[Any]) -> Keys | None:
+        options = call.options
+        if options.key is None and options.unique is None:
+            return None
+        for name, key in (("key", options.key), ("unique", options.unique)):
+            if key is not None:
+                self._check_text(name, key, self._limits.max_key)
+        return Keys(options.key, options.key_ttl, options.unique, options.on_conflict)
+
+    def _tags(self, tags: Sequence[str]) -> list[str] | None:
+        if not tags:
+            return None
+        if len(tags) > self._limits.max_tags:
+            raise InvalidJob(
+                f"{len(tags)} tags, more than the limit of {self._limits.max_tags}", path="tags"
+            )
+        for tag in tags:
+            self._check_text("tags", tag, self._limits.max_key)
+        return list(dict.fromkeys(tags))
+
+    def _params(self, params: dict[str, Any] | None) -> bytes | None:
+        if not params:
+            return None
+        data = self._codec.encode(params)
+        if len(data) > self._limits.max_payload:
+            raise PayloadTooLarge("params", len(data), self._limits.max_payload)
+        return data
+
+    def _check_text(self, field: str, text: str, limit: int) -> None:
+        if not isinstance(text, str) or not text:
+            raise InvalidJob(f"{field} = {text!r}: must be a text that is not empty", path=field)
+        if len(text) > limit:
+            raise InvalidJob(
+                f"{field} = {text[:40]!r}...: {len(text)} characters, more than the limit of {limit}",
+                path=field,
+            )
+        if "\0" in text or not text.isprintable():
+            raise InvalidJob(f"{field} = {text!r}: has characters that cannot be printed", path=field)
+
+    def _handle(self, job_id: UUID, created: bool, taken_key: str | None) -> Job[Any]:
+        if taken_key is not None:
+            raise KeyTaken(taken_key, job_id)
+        return Job(job_id, created, self._jobs)
+
+    def _announce(self, jobs: Sequence[NewJob]) -> None:
+        """Wake the nodes; a due time given by the caller may lie below their floors."""
+        if self._notifier is None:
+            return
+        hints: dict[tuple[str, int], Hint] = {}
+        for job in jobs:
+            if job.due_at is None:
+                hints.setdefault((job.lane, job.priority), Hint(job.lane, job.priority))
+                continue
+            hint = Hint(job.lane, job.priority, job.due_at, job.id)
+            known = hints.get((job.lane, job.priority))
+            if known is None or known.due_at is None or job.due_at < known.due_at:
+                hints[job.lane, job.priority] = hint
+        self._notifier.publish(list(hints.values()))
+
+    def _coalescer(self) -> Coalescer:
+        loop = asyncio.get_running_loop()
+        key = (os.getpid(), id(loop))
+        found = self._coalescers.get(key)
+        if found is None or found.loop is not loop:
+            found = self._coalescers[key] = Coalescer(self._store.enqueue_jobs)
+        return found
+
+    async def close(self) -> None:
+        """Wait until what is on its way is stored."""
+        loop = asyncio.get_running_loop()
+        found = self._coalescers.pop((os.getpid(), id(loop)), None)
+        if found is not None and found.loop is loop:
+            await found.flushed()

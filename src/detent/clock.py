@@ -1,0 +1,95 @@
+"""The real world as a `Runtime`: the only module that may ask what time it is or roll dice."""
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from detent.ids import IdMaker
+from detent.spi.runtime import Cancelable
+
+
+class SystemRuntime:
+    """Time, chance and threads of the operating system."""
+
+    def __init__(self) -> None:
+        self._random = random.SystemRandom()
+        self._ids = IdMaker()
+
+    def monotonic(self) -> float:
+        """See `Runtime.monotonic`."""
+        return time.monotonic()
+
+    def utcnow(self) -> datetime:
+        """See `Runtime.utcnow`."""
+        return datetime.now(UTC)
+
+    async def sleep(self, seconds: float) -> None:
+        """See `Runtime.sleep`."""
+        await asyncio.sleep(seconds)
+
+    def later(self, seconds: float, action: Callable[[], None]) -> Cancelable:
+        """See `Runtime.later`."""
+        return asyncio.get_running_loop().call_later(seconds, action)
+
+    def random_bits(self, bits: int) -> int:
+        """See `Runtime.random_bits`."""
+        return self._random.getrandbits(bits)
+
+    def uniform(self, low: float, high: float) -> float:
+        """See `Runtime.uniform`."""
+        return self._random.uniform(low, high)
+
+    def new_id(self) -> UUID:
+        """See `Runtime.new_id`."""
+        return self._ids.new()
+
+    def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """See `Runtime.spawn`."""
+        return asyncio.get_running_loop().create_task(work, name=name)
+
+    def thread(self, work: Callable[[], Awaitable[None]], name: str) -> "LoopThread":
+        """See `Runtime.thread`."""
+        return LoopThread(work, name)
+
+
+class LoopThread:
+    """An async function on a thread and event loop of its own."""
+
+    def __init__(self, work: Callable[[], Awaitable[None]], name: str) -> None:
+        self._work = work
+        self._stop_asked = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.run(self._main())
+
+    async def _main(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.ensure_future(self._work())
+        if self._stop_asked.is_set():
+            self._task.cancel()
+        try:
+            await self._task
+        except asyncio.CancelledError:
+            if not self._stop_asked.is_set():
+                raise
+
+    def stop(self) -> None:
+        """See `Thread.stop`."""
+        self._stop_asked.set()
+        loop, task = self._loop, self._task
+        if loop is not None and task is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(task.cancel)
+
+    async def joined(self) -> None:
+        """See `Thread.joined`."""
+        while self._thread.is_alive():
+            await asyncio.to_thread(self._thread.join, 1.0)

@@ -1,0 +1,113 @@
+"""Every setting, checked once and frozen: nothing else reads the environment or a file.
+
+A setting comes from an argument, else from the environment (`DETENT_URL`,
+`DETENT_<SECTION>_<KEY>`), else from `detent.toml`, else from its default. A mistake is a
+`ConfigError` that names the setting, its value, where it stood and what would be valid.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final, Self
+
+from detent.config.durations import format_duration, parse_duration
+from detent.config.readers import check_name
+from detent.config.sections import (
+    ClusterConfig,
+    LimitsConfig,
+    NodeConfig,
+    PollingConfig,
+    Section,
+    StoreConfig,
+    WakeupConfig,
+    redact,
+)
+from detent.config.sources import Raw, from_environment, from_file
+from detent.errors import ConfigError
+
+__all__ = [
+    "ClusterConfig",
+    "Config",
+    "LimitsConfig",
+    "NodeConfig",
+    "PollingConfig",
+    "StoreConfig",
+    "WakeupConfig",
+    "check_name",
+    "format_duration",
+    "parse_duration",
+    "redact",
+]
+
+SECTIONS: Final[dict[str, type[Section]]] = {
+    kind.section: kind
+    for kind in (
+        StoreConfig,
+        NodeConfig,
+        PollingConfig,
+        WakeupConfig,
+        ClusterConfig,
+        LimitsConfig,
+    )
+}
+PRESETS: Final = {"default": PollingConfig, "classic": PollingConfig.classic}
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All settings of one app."""
+
+    store: StoreConfig = field(default_factory=StoreConfig)
+    node: NodeConfig = field(default_factory=NodeConfig)
+    polling: PollingConfig = field(default_factory=PollingConfig)
+    wakeup: WakeupConfig = field(default_factory=WakeupConfig)
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
+    limits: LimitsConfig = field(default_factory=LimitsConfig)
+
+    def __post_init__(self) -> None:
+        for entry in fields(self):
+            value, kind = getattr(self, entry.name), SECTIONS[entry.name]
+            if not isinstance(value, kind):
+                raise ConfigError(f"{entry.name} = {value!r}: must be a {kind.__name__}")
+
+    @classmethod
+    def load(
+        cls,
+        url: str | None = None,
+        *,
+        path: str | Path | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Read the settings: argument, then environment, then file, then defaults."""
+        environ = os.environ if environ is None else environ
+        valid = {name: kind.names() for name, kind in SECTIONS.items()}
+        valid["polling"].append("preset")
+        found = [*from_file(path, environ, valid), *from_environment(environ, valid)]
+        if url is not None:
+            found.append(Raw("store", "url", url, "the argument"))
+        return cls(**_sections(found))
+
+
+def _sections(found: list[Raw]) -> dict[str, Any]:
+    """Make the sections; what comes later in the list counts more."""
+    values: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
+    preset = PollingConfig()
+    for raw in found:
+        if (raw.section, raw.key) == ("polling", "preset"):
+            preset = _preset(raw)
+        else:
+            value = SECTIONS[raw.section].read(raw.key, raw.value, raw.source)
+            values[raw.section][raw.key] = value
+    basis = {key: getattr(preset, key) for key in preset.names()}
+    values["polling"] = basis | values["polling"]
+    return {name: kind(**values[name]) for name, kind in SECTIONS.items()}
+
+
+def _preset(raw: Raw) -> PollingConfig:
+    if raw.value not in PRESETS:
+        raise ConfigError(
+            f"[polling] preset = {raw.value!r}: must be one of {', '.join(PRESETS)} "
+            f"(from {raw.source})"
+        )
+    return PRESETS[raw.value]()

@@ -1,0 +1,158 @@
+"""How a setting reads itself: from a value of its type, or from the text of a variable.
+
+Each reader returns the value, or raises `ValueError` or `TypeError` with what would be valid.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+from detent.config.durations import parse_duration
+from detent.errors import ConfigError
+
+MAX_SLOTS: Final = 100_000
+ROLES: Final = ("worker", "scheduler", "gateway", "function")
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+_NODE_NAME: Final = re.compile(r"\S{1,255}")
+_WORDS: Final = {"true": True, "yes": True, "on": True, "1": True} | {
+    "false": False,
+    "no": False,
+    "off": False,
+    "0": False,
+}
+
+Reader = Callable[[Any], Any]
+
+
+def check_name(kind: str, value: object) -> str:
+    """Return the name of a queue or a capability, or raise `ConfigError`.
+
+    `+` is no part of a name: it joins a queue and the capabilities that a job needs.
+    """
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise ConfigError(f"{kind} {value!r}: must be 1 to 100 of A-Z, a-z, 0-9, '_', '.' and '-'")
+    return value
+
+
+def whole(low: int, high: int) -> Reader:
+    """Return the reader of a whole number."""
+
+    def read(value: Any) -> int:
+        number = _whole(value)
+        if number is None or not low <= number <= high:
+            raise ValueError(f"must be a whole number from {low:,} to {high:,}")
+        return number
+
+    return read
+
+
+def matching(pattern: str, valid: str) -> Reader:
+    """Return the reader of a text that fits a pattern."""
+
+    def read(value: Any) -> str:
+        if not isinstance(value, str) or not re.fullmatch(pattern, value):
+            raise ValueError(valid)
+        return value
+
+    return read
+
+
+def read_duration(value: Any) -> timedelta:
+    length = parse_duration(value)
+    if length <= timedelta(0):
+        raise ValueError("must be longer than 0")
+    return length
+
+
+def read_duration_or_zero(value: Any) -> timedelta:
+    length = parse_duration(value)
+    if length < timedelta(0):
+        raise ValueError("must be 0 or longer")
+    return length
+
+
+def read_bool(value: Any) -> bool:
+    found = _WORDS.get(str(value).strip().lower())
+    if found is None:
+        raise ValueError("must be true or false")
+    return found
+
+
+def read_pooler(value: Any) -> bool | None:
+    if value is None or value == "auto":
+        return None
+    try:
+        return read_bool(value)
+    except ValueError as error:
+        raise ValueError('must be true, false or "auto"') from error
+
+
+def read_node_name(value: Any) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or not _NODE_NAME.fullmatch(value):
+        raise ValueError("must be 1 to 255 characters without spaces")
+    return value
+
+
+def read_words(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        value = [word.strip() for word in value.split(",") if word.strip()]
+    if not isinstance(value, list | tuple) or not all(isinstance(word, str) for word in value):
+        raise ValueError("must be a list of words")
+    return tuple(dict.fromkeys(value))
+
+
+def read_roles(value: Any) -> tuple[str, ...]:
+    roles = read_words(value)
+    if not roles or not set(roles) <= set(ROLES):
+        raise ValueError(f"must be some of {', '.join(ROLES)}")
+    return roles
+
+
+def read_capabilities(value: Any) -> tuple[str, ...]:
+    return tuple(_name("the capability", word) for word in read_words(value))
+
+
+def read_queues(value: Any) -> dict[str, int]:
+    """Read `{"mail": 20}` or `mail=20,default=50`."""
+    if isinstance(value, str):
+        value = _pairs(value)
+    if not isinstance(value, Mapping):
+        raise TypeError("must name queues and their slots, such as mail=20,default=50")
+    return {_name("the queue", queue): _slots(queue, slots) for queue, slots in value.items()}
+
+
+def _pairs(text: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        queue, equals, slots = (part.strip() for part in pair.partition("="))
+        if not equals:
+            raise ValueError(f"{pair!r} has no slots; write it such as {pair}=20")
+        if queue in pairs:
+            raise ValueError(f"the queue {queue!r} is named twice")
+        pairs[queue] = slots
+    return pairs
+
+
+def _slots(queue: str, value: Any) -> int:
+    slots = _whole(value)
+    if slots is None or not 1 <= slots <= MAX_SLOTS:
+        raise ValueError(f"the queue {queue!r} must have 1 to {MAX_SLOTS:,} slots, not {value!r}")
+    return slots
+
+
+def _whole(value: Any) -> int | None:
+    """Return a whole number that is one or is written as one; `True` is neither."""
+    if isinstance(value, str) and re.fullmatch(r"\s*-?[0-9]{1,18}\s*", value):
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _name(kind: str, value: object) -> str:
+    try:
+        return check_name(kind, value)
+    except ConfigError as error:
+        raise ValueError(str(error)) from error

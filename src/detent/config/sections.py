@@ -1,0 +1,198 @@
+"""The sections of the configuration: one that exists is one that is right."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Annotated, Any, ClassVar, Final, Self, get_origin, get_type_hints
+
+from detent.config.durations import format_duration
+from detent.config.readers import (
+    MAX_SLOTS,
+    ROLES,
+    Reader,
+    matching,
+    read_bool,
+    read_capabilities,
+    read_duration,
+    read_duration_or_zero,
+    read_node_name,
+    read_pooler,
+    read_queues,
+    read_roles,
+    whole,
+)
+from detent.errors import ConfigError
+
+_PASSWORD: Final = re.compile(r"(?<=://)([^:@/?\s]*):.*@|(?<=[?&]password=)[^&]*")
+
+
+def redact(url: str) -> str:
+    """Return a URL without its password, for messages."""
+    return _PASSWORD.sub(lambda found: f"{found[1]}:***@" if found[1] is not None else "***", url)
+
+
+Duration = Annotated[timedelta, read_duration]
+DurationOrZero = Annotated[timedelta, read_duration_or_zero]
+
+_read_url: Final = matching(
+    r"[a-z][a-z0-9+.-]*:\S+", "must be a URL such as postgresql://host/database"
+)
+_read_schema: Final = matching(
+    r"[a-z_][a-z0-9_]{0,47}", "must be 1 to 48 of a-z, 0-9 and _, not beginning with a digit"
+)
+
+
+class Section:
+    """Reads each of its fields when it is made, and refuses to be made wrong."""
+
+    __slots__ = ()
+    section: ClassVar[str]
+    _readers: ClassVar[dict[str, Reader]]
+
+    def __init_subclass__(cls) -> None:
+        hints = get_type_hints(cls, include_extras=True)
+        settings = {key: hint for key, hint in hints.items() if get_origin(hint) is Annotated}
+        cls._readers = {key: hint.__metadata__[0] for key, hint in settings.items()}
+
+    def __post_init__(self) -> None:
+        for key in self.names():
+            object.__setattr__(self, key, self.read(key, getattr(self, key)))
+        self._check()
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """Return the names of the settings."""
+        return list(cls._readers)
+
+    @classmethod
+    def read(cls, key: str, value: object, source: str | None = None) -> Any:
+        """Return a setting read from a value or a text, or raise `ConfigError`."""
+        try:
+            return cls._readers[key](value)
+        except (TypeError, ValueError) as error:
+            shown = redact(value) if isinstance(value, str) else value
+            place = f" (from {source})" if source else ""
+            raise ConfigError(f"[{cls.section}] {key} = {shown!r}: {error}{place}") from error
+
+    def _check(self) -> None:
+        """Refuse values that are right alone and wrong together."""
+
+    def _at_least(self, key: str, least: timedelta, what: str) -> None:
+        value: timedelta = getattr(self, key)
+        if value < least:
+            raise ConfigError(
+                f"[{self.section}] {key} = {format_duration(value)}: "
+                f"must be {what} ({format_duration(least)}) or longer"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class StoreConfig(Section):
+    """`[store]`: where jobs are kept."""
+
+    section: ClassVar[str] = "store"
+
+    # Not in repr(), since it may hold a password.
+    url: Annotated[str, _read_url] = field(default="sqlite:///detent.db", repr=False)
+    schema: Annotated[str, _read_schema] = "detent"
+    pool_size: Annotated[int, whole(1, 1000)] = 10
+    pooler: Annotated[bool | None, read_pooler] = None
+    """Whether a transaction pooler stands in between; None finds out."""
+    priority_boost_interval: DurationOrZero = timedelta(minutes=15)
+    """After how long a waiting job rises by one priority; 0 is never."""
+    timeout: Duration = timedelta(seconds=30)
+    auto_migrate: Annotated[bool, read_bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig(Section):
+    """`[node]`: what one process runs."""
+
+    section: ClassVar[str] = "node"
+
+    name: Annotated[str | None, read_node_name] = None
+    roles: Annotated[tuple[str, ...], read_roles] = ROLES
+    capabilities: Annotated[tuple[str, ...], read_capabilities] = ()
+    queues: Annotated[Mapping[str, int], read_queues] = field(default_factory=dict, hash=False)
+    """Queues and their slots; without any, `default` gets `concurrency` slots."""
+    concurrency: Annotated[int, whole(1, MAX_SLOTS)] = 100
+    threads: Annotated[int, whole(1, 10_000)] = 32
+    claim_batch: Annotated[int, whole(1, 5000)] = 500
+    inline_args: Annotated[int, whole(0, 1 << 30)] = 8192
+    """Payloads above this many bytes are loaded when their job starts."""
+    drain_timeout: DurationOrZero = timedelta(seconds=30)
+    signal_interval: Duration = timedelta(seconds=1)
+    reconcile_interval: Duration = timedelta(seconds=60)
+
+    def slots(self) -> dict[str, int]:
+        """Return the queues of this node and how many jobs of each it runs at once."""
+        return dict(self.queues) or {"default": self.concurrency}
+
+
+@dataclass(frozen=True, slots=True)
+class PollingConfig(Section):
+    """`[polling]`: how often a node asks for work that no wake-up told it of."""
+
+    section: ClassVar[str] = "polling"
+
+    burst: Duration = timedelta(seconds=0.5)
+    burst_polls: Annotated[int, whole(0, 1000)] = 3
+    minimum: Duration = timedelta(seconds=2)
+    maximum: Duration = timedelta(seconds=10)
+    deep_idle: Duration = timedelta(seconds=30)
+    deep_idle_after: Duration = timedelta(seconds=60)
+    window: Annotated[int, whole(1, 1000)] = 10
+
+    @classmethod
+    def classic(cls) -> Self:
+        """Return the slower rhythm that Ratchet's documentation gives."""
+        return cls(
+            burst_polls=5,
+            minimum=timedelta(seconds=2),
+            maximum=timedelta(seconds=30),
+            deep_idle=timedelta(seconds=60),
+            deep_idle_after=timedelta(minutes=5),
+        )
+
+    def _check(self) -> None:
+        self._at_least("maximum", self.minimum, "minimum")
+        self._at_least("deep_idle", self.maximum, "maximum")
+
+
+@dataclass(frozen=True, slots=True)
+class WakeupConfig(Section):
+    """`[wakeup]`: whether nodes are told of new jobs, or only poll."""
+
+    section: ClassVar[str] = "wakeup"
+
+    enabled: Annotated[bool, read_bool] = True
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterConfig(Section):
+    """`[cluster]`: how nodes know that others are alive."""
+
+    section: ClassVar[str] = "cluster"
+
+    heartbeat_interval: Duration = timedelta(seconds=5)
+    lease: Duration = timedelta(seconds=15)
+    skew_warning: Duration = timedelta(seconds=1)
+
+    def _check(self) -> None:
+        # Two lost heartbeats must not cost a healthy node its work.
+        self._at_least("lease", 3 * self.heartbeat_interval, "3 heartbeat intervals")
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsConfig(Section):
+    """`[limits]`: how big things may be; sizes are bytes."""
+
+    section: ClassVar[str] = "limits"
+
+    max_payload: Annotated[int, whole(1, 1 << 30)] = 1 << 20
+    max_result: Annotated[int, whole(0, 1 << 30)] = 1 << 20
+    max_key: Annotated[int, whole(1, 1000)] = 255
+    max_depth: Annotated[int, whole(1, 1000)] = 100
+    max_tags: Annotated[int, whole(0, 1000)] = 50
+    max_log_line: Annotated[int, whole(1, 1 << 20)] = 8192

@@ -1,0 +1,134 @@
+"""Where settings come from: a file and the environment, as raw values with their place."""
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from detent.config.suggestions import Keys, meaning, nearest, suggest
+from detent.errors import ConfigError
+
+FILE_NAME: Final = "detent.toml"
+PREFIX: Final = "DETENT_"
+SHORT: Final = {"DETENT_URL": ("store", "url")}
+
+_VARIABLE: Final = re.compile(r"\$\{([^}]*)(\}?)")
+_BODY: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
+# Kubernetes sets such variables for a service that is called detent-node.
+_FOREIGN: Final = re.compile(r"(service_(host|port)|port)(_.*)?")
+
+
+class Raw(NamedTuple):
+    """A value as it was found, and where."""
+
+    section: str
+    key: str
+    value: Any
+    source: str
+
+
+def from_file(path: str | Path | None, environ: Mapping[str, str], valid: Keys) -> Iterator[Raw]:
+    """Yield the settings of a file; without a path, of `detent.toml` here if there is one."""
+    file = Path(path or FILE_NAME)
+    if path is None and not file.is_file():
+        return
+    for section, table in _parse(file).items():
+        if section not in valid or not isinstance(table, dict):
+            raise _unknown_section(file, section, table, valid)
+        for key, value in table.items():
+            place = f"{file}: [{section}] {key}"
+            if key not in valid[section]:
+                raise _unknown(place, suggest(section, key, valid), valid[section])
+            yield Raw(section, key, _expand(value, environ, place), str(file))
+
+
+def from_environment(environ: Mapping[str, str], valid: Keys) -> Iterator[Raw]:
+    """Yield the settings of `DETENT_<SECTION>_<KEY>`, then the short forms. Empty is unset."""
+    for name in sorted(environ):
+        ours = name.startswith(PREFIX) and name not in SHORT and environ[name]
+        if ours and (setting := _setting_of(name, valid)):
+            yield Raw(*setting, environ[name], name)
+    for name, setting in SHORT.items():
+        if environ.get(name):
+            yield Raw(*setting, environ[name], name)
+
+
+def _setting_of(name: str, valid: Keys) -> tuple[str, str] | None:
+    """Return the section and key that a variable sets; None when it is somebody else's."""
+    rest = name.removeprefix(PREFIX).lower()
+    section, _, key = rest.partition("_")
+    if section not in valid:
+        # DETENT_CONCURRENCY, DETENT_DATABASE_URL: meant for us, so not to be ignored.
+        if meant := meaning("", rest, valid):
+            raise _unknown(name, meant, ())
+        return None
+    if key in valid[section]:
+        return section, key
+    if not key or _FOREIGN.fullmatch(key):
+        return None
+    raise _unknown(name, suggest(section, key, valid), valid[section])
+
+
+def _parse(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: cannot be read: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{file}: not valid TOML: {error}") from error
+
+
+def _expand(value: Any, environ: Mapping[str, str], place: str) -> Any:
+    """Put variables into the strings of a value, however deep they stand."""
+    if isinstance(value, str):
+        return _VARIABLE.sub(lambda found: _variable(found, environ, place), value)
+    if isinstance(value, list):
+        return [_expand(item, environ, place) for item in value]
+    if isinstance(value, dict):
+        return {key: _expand(item, environ, place) for key, item in value.items()}
+    return value
+
+
+def _variable(found: re.Match[str], environ: Mapping[str, str], place: str) -> str:
+    body = _BODY.fullmatch(found[1])
+    if body is None or not found[2]:
+        raise ConfigError(f"{place}: {found[0]} is no variable; write ${{NAME}} or ${{NAME:-text}}")
+    name, default = body[1], body[2]
+    value = environ.get(name) or default
+    if value is None:
+        raise ConfigError(
+            f"{place}: the variable {name} is not set; set it or write ${{{name}:-default}}"
+        )
+    return value
+
+
+def _unknown_section(file: Path, section: str, content: object, valid: Keys) -> ConfigError:
+    if not isinstance(content, dict):
+        if section in valid:
+            return ConfigError(f"{file}: {section} must be a table: write it as [{section}]")
+        return _unknown(f"{file}: {section}", suggest("", section, valid), ())
+    for key in content:
+        # [pool] size, [database] url: the pair says what was meant.
+        if meant := meaning(section, key, valid):
+            return _unknown(f"{file}: [{section}] {key}", meant, ())
+    hint = nearest(section, list(valid))
+    ending = f"did you mean [{hint}]?" if hint else f"the sections are {', '.join(valid)}"
+    return ConfigError(f"{file}: [{section}]: unknown section; {ending}")
+
+
+def _unknown(place: str, meant: tuple[str, str] | None, keys: Sequence[str]) -> ConfigError:
+    """Make the error for an unknown key, in the words of where it stands."""
+    if meant is None:
+        ending = f"the keys are {', '.join(keys)}" if keys else "see the list of settings"
+    else:
+        section, key = meant
+        ending = f"did you mean [{section}] {key}?"
+        if place.startswith(PREFIX):
+            ending = f"did you mean {_variable_name(section, key)}?"
+    return ConfigError(f"{place}: unknown key; {ending}")
+
+
+def _variable_name(section: str, key: str) -> str:
+    short = [name for name, setting in SHORT.items() if setting == (section, key)]
+    return short[0] if short else f"{PREFIX}{section}_{key}".upper()

@@ -1,0 +1,178 @@
+"""What a running task can know and say about itself."""
+
+from collections.abc import Awaitable, Generator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from contextvars import ContextVar
+from datetime import datetime
+from typing import Any, Final, Protocol
+from uuid import UUID
+
+from detent.errors import DetentError
+
+
+class AttemptPort(Protocol):
+    """What stands behind a context: the attempt in the engine."""
+
+    job_id: UUID
+    task_name: str
+    queue: str
+    attempt: int
+    generation: int
+    fence: int
+    node_id: UUID
+
+    def deadline(self) -> datetime | None: ...
+    def params(self) -> Mapping[str, Any]: ...
+    def tags(self) -> Sequence[str]: ...
+    def cancel_requested(self) -> bool: ...
+    def check_canceled(self) -> None: ...
+    def save_progress(self, fraction: float, message: str | None) -> None: ...
+    def write_log(self, level: str, message: str) -> None: ...
+    def set_result(self, value: Any) -> None: ...
+    def transaction(self) -> AbstractAsyncContextManager[Any]: ...
+
+
+class JobLog:
+    """Log lines that are kept with the job, where people look when they ask what it did."""
+
+    __slots__ = ("_port",)
+
+    def __init__(self, port: AttemptPort) -> None:
+        self._port = port
+
+    def debug(self, message: str) -> None:
+        """Keep a line of detail."""
+        self._port.write_log("debug", message)
+
+    def info(self, message: str) -> None:
+        """Keep a line."""
+        self._port.write_log("info", message)
+
+    def warning(self, message: str) -> None:
+        """Keep a line that somebody should see."""
+        self._port.write_log("warning", message)
+
+    def error(self, message: str) -> None:
+        """Keep a line about something that went wrong."""
+        self._port.write_log("error", message)
+
+
+class JobContext:
+    """The job that is running, as its task sees it.
+
+    A parameter annotated with `JobContext` receives it; `JobContext.current()` finds it from
+    anywhere below, in threads too.
+    """
+
+    __slots__ = ("_port",)
+
+    def __init__(self, port: AttemptPort) -> None:
+        self._port = port
+
+    @classmethod
+    def current(cls) -> "JobContext":
+        """Return the context of the job this code runs in."""
+        port = _current.get()
+        if port is None:
+            raise DetentError("JobContext.current() was called outside of a job")
+        return cls(port)
+
+    @property
+    def job_id(self) -> UUID:
+        """The id of the job; the same in all attempts."""
+        return self._port.job_id
+
+    @property
+    def task(self) -> str:
+        """The name of the task."""
+        return self._port.task_name
+
+    @property
+    def queue(self) -> str:
+        """The queue the job came from."""
+        return self._port.queue
+
+    @property
+    def attempt(self) -> int:
+        """The number of this try, from 1."""
+        return self._port.attempt
+
+    @property
+    def generation(self) -> int:
+        """1, and one more for every time an operator retried the job after its end."""
+        return self._port.generation
+
+    @property
+    def fence(self) -> int:
+        """A number that grows with every claim: pass it on to fence writes elsewhere."""
+        return self._port.fence
+
+    @property
+    def node_id(self) -> UUID:
+        """The incarnation of the node that runs this attempt."""
+        return self._port.node_id
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When this attempt will be stopped, if it has a timeout."""
+        return self._port.deadline()
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """What the caller gave with `options(params=...)`."""
+        return self._port.params()
+
+    @property
+    def tags(self) -> Sequence[str]:
+        """The job's tags."""
+        return self._port.tags()
+
+    @property
+    def log(self) -> JobLog:
+        """Where to write lines that stay with the job."""
+        return JobLog(self._port)
+
+    @property
+    def cancel_requested(self) -> bool:
+        """Whether somebody asked this job to stop, or its time is up."""
+        return self._port.cancel_requested()
+
+    def check_canceled(self) -> None:
+        """Raise `JobCanceled` if somebody asked this job to stop; for loops in threads."""
+        self._port.check_canceled()
+
+    def progress(self, fraction: float, message: str | None = None) -> Awaitable[None]:
+        """Say how far the job is, from 0 to 1; kept at most once a second.
+
+        To be awaited in async tasks; a plain call is enough in threads.
+        """
+        if not 0 <= fraction <= 1:
+            raise ValueError(f"progress({fraction!r}): must be from 0 to 1")
+        self._port.save_progress(fraction, message)
+        return _DONE
+
+    def set_result(self, value: Any) -> None:
+        """Set the result that `transaction()` will commit."""
+        self._port.set_result(value)
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        """Open a transaction on the store's database that also completes this job.
+
+        What is done on the connection and the job's success are committed together when the
+        block ends, or not at all: exactly once in effect. The result is what `set_result` was
+        given; what the task returns or raises afterwards no longer counts.
+        """
+        return self._port.transaction()
+
+
+class _Done:
+    """Something to await that is over already, and that nobody minds if it is not awaited."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        return
+        yield  # makes this a generator
+
+
+_DONE: Final = _Done()
+_current: Final[ContextVar[AttemptPort | None]] = ContextVar("detent_job", default=None)
+bind: Final = _current.set

@@ -1,0 +1,29 @@
+"""What a task raises to say what should follow: none of these is an error."""
+
+from datetime import timedelta
+
+
+class Snooze(Exception):  # noqa: N818  an order, not an error
+    """Run me again later; this was not an attempt."""
+
+    def __init__(self, wait: timedelta) -> None:
+        super().__init__(f"snoozed for {wait}")
+        self.wait = _checked("Snooze", wait)
+
+
+class Fail(Exception):  # noqa: N818  an order, not an error
+    """This cannot succeed: do not retry."""
+
+
+class RetryAfter(Exception):  # noqa: N818  an order, not an error
+    """This attempt failed; try again after this wait, if attempts are left."""
+
+    def __init__(self, wait: timedelta, message: str = "") -> None:
+        super().__init__(message or f"asked to be retried after {wait}")
+        self.wait = _checked("RetryAfter", wait)
+
+
+def _checked(name: str, wait: timedelta) -> timedelta:
+    if not isinstance(wait, timedelta):
+        raise TypeError(f"{name}(...) takes a timedelta, not {wait!r}")
+    return wait

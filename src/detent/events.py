@@ -1,0 +1,236 @@
+"""Everything that can be told about a running system, as values.
+
+The engine emits events and knows nothing of logs or metrics; those listen. An event that nobody
+listens to costs one dictionary look-up.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True)
+class JobStarted:
+    """An attempt begins."""
+
+    job_id: UUID
+    task: str
+    queue: str
+    attempt: int
+    node: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class JobSucceeded:
+    """An attempt returned; its success is about to be written."""
+
+    job_id: UUID
+    task: str
+    queue: str
+    attempt: int
+    node: UUID
+    duration: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobRetrying:
+    """An attempt failed and another will follow."""
+
+    job_id: UUID
+    task: str
+    queue: str
+    attempt: int
+    node: UUID
+    error: str
+    delay: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobDied:
+    """The last attempt failed: the job joins the dead-letter set."""
+
+    job_id: UUID
+    task: str
+    queue: str
+    attempt: int
+    node: UUID
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobSnoozed:
+    """The task asked to be run later; nothing is charged."""
+
+    job_id: UUID
+    task: str
+    queue: str
+    attempt: int
+    node: UUID
+    delay: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobTimedOut:
+    """An attempt took longer than allowed and was stopped."""
+
+    job_id: UUID
+    task: str
+    queue: str
+    attempt: int
+    node: UUID
+    timeout: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobWasCanceled:
+    """A running job followed a request to stop."""
+
+    job_id: UUID
+    task: str
+    queue: str
+    attempt: int
+    node: UUID
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimWasLost:
+    """An end could not be written: the claim was no longer this node's."""
+
+    job_id: UUID
+    task: str
+    node: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class ResultDropped:
+    """A result could not be stored; the job succeeded without it."""
+
+    job_id: UUID
+    task: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskUnknown:
+    """A claimed job names a task that this node does not know; it is parked."""
+
+    job_id: UUID
+    task: str
+    node: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class StuckThread:
+    """A thread goes on after its attempt was given up; it keeps its slot."""
+
+    job_id: UUID
+    task: str
+    node: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStarted:
+    """A node has joined the cluster."""
+
+    node: UUID
+    name: str
+    queues: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDraining:
+    """A node claims no more and waits for what runs."""
+
+    node: UUID
+    running: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStopped:
+    """A node has left."""
+
+    node: UUID
+    released: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFenced:
+    """A node could not prove that it is alive: it dropped all its work and joins anew."""
+
+    node: UUID
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoreTrouble:
+    """A call to the store failed and will be tried again."""
+
+    where: str
+    error: str
+    retry_in: float
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRecovered:
+    """The store answers again."""
+
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class FinishGaveUp:
+    """The end of a job could not be written at all."""
+
+    job_id: UUID
+    task: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimsReconciled:
+    """Claims in this node's name that it did not know of went back."""
+
+    node: UUID
+    released: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClockSkew:
+    """This machine's clock and the store's differ."""
+
+    node: UUID
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class HookFailed:
+    """A lifecycle hook of the application raised."""
+
+    name: str
+    error: str
+
+
+class Bus:
+    """Hands events to those who listen, at once and in the order of subscription."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[type, list[Callable[[Any], None]]] = {}
+
+    def subscribe(self, event_type: type, listener: Callable[[Any], None]) -> None:
+        """Call `listener` with every event of exactly this type; it must not block."""
+        self._listeners.setdefault(event_type, []).append(listener)
+
+    def wants(self, event_type: type) -> bool:
+        """Whether anybody listens: for events that are costly to make."""
+        return event_type in self._listeners
+
+    def emit(self, event: object) -> None:
+        """Tell the listeners."""
+        for listener in self._listeners.get(type(event), ()):
+            try:
+                listener(event)
+            except Exception as error:  # noqa: BLE001  a user's function: it must not harm a job
+                if not isinstance(event, HookFailed):
+                    self.emit(HookFailed(getattr(listener, "__qualname__", "?"), repr(error)))

@@ -1,0 +1,58 @@
+"""Runs blocking functions on threads.
+
+A thread cannot be stopped from outside. When its caller is canceled the call is given up: its
+result is refused, and the pool says when the thread has come to its end after all.
+"""
+
+import asyncio
+import contextvars
+import functools
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from detent.spi.executor import Call
+
+
+class ThreadExecutor:
+    """The executor named `thread`."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+        self._pool: ThreadPoolExecutor | None = None
+
+    async def run(self, call: Call) -> Any:
+        """See `Executor.run`."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="detent-job")
+        loop = asyncio.get_running_loop()
+        # The context goes along, so that `JobContext.current()` works on the thread.
+        context = contextvars.copy_context()
+        work = functools.partial(context.run, call.function, *call.args, **call.kwargs)
+        future: Future[Any] = self._pool.submit(_sheltered, work)
+        try:
+            value, error = await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            # A call that had not begun is simply off; one that has goes on without us.
+            if not future.cancel() and not future.done():
+                call.on_abandoned()
+                future.add_done_callback(
+                    lambda _future: loop.call_soon_threadsafe(call.on_released)
+                )
+            raise
+        if error is not None:
+            raise error
+        return value
+
+    async def close(self) -> None:
+        """See `Executor.close`."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _sheltered(work: Any) -> tuple[Any, BaseException | None]:
+    """Return what the function returned or raised; StopIteration cannot pass through a future."""
+    try:
+        return work(), None
+    except BaseException as error:  # noqa: BLE001  the user's function: handed on to the pipeline
+        return None, error

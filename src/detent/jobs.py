@@ -1,0 +1,271 @@
+"""Handles to jobs, and what people do with them: wait, look, cancel, pause, retry."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, Generic, TypeVar
+from uuid import UUID
+
+from detent.errors import JobCanceled, JobFailed, JobNotFound, JobTimeout, StoreError
+from detent.model.job import Attempt, JobFilter, JobInfo, LogEntry
+from detent.model.state import State, Verb
+from detent.spi.codec import Codec
+from detent.spi.store import Change, ControlStore, InspectStore
+
+R_co = TypeVar("R_co", covariant=True)
+
+FIRST_LOOK: Final = 0.005
+LONGEST_PAUSE: Final = 0.5
+PAGE: Final = 500
+MAX_LIMIT: Final = 1_000
+_NO_CHANGE: Final = Change()
+
+
+@dataclass(frozen=True, slots=True)
+class Job(Generic[R_co]):
+    """A job that was enqueued."""
+
+    id: UUID
+    created: bool
+    """False when a key led to a job that was there already."""
+    _jobs: "Jobs"
+
+    async def result(self, timeout: float | timedelta | None = None) -> R_co:
+        """Wait for the end of the job and return what the task returned.
+
+        Raises `JobFailed`, `JobCanceled`, or `JobTimeout` when it takes longer than `timeout`.
+        """
+        value: R_co = await self._jobs.result(self.id, timeout)
+        return value
+
+    async def info(self) -> JobInfo:
+        """Return all that is known about the job now."""
+        return await self._jobs.get(self.id)
+
+    async def cancel(self, reason: str | None = None) -> State:
+        """Cancel the job; one that runs is asked to stop, and stays `running` until it has."""
+        return await self._jobs.cancel(self.id, reason=reason)
+
+
+class Jobs:
+    """All jobs of a store."""
+
+    def __init__(self, control: ControlStore, inspect: InspectStore, codec: Codec) -> None:
+        self._control = control
+        self._inspect = inspect
+        self._codec = codec
+        self._waits: dict[int, _Waits] = {}
+
+    # Looking
+
+    async def get(self, job_id: UUID) -> JobInfo:
+        """Return a job, or raise `JobNotFound`."""
+        found = await self._inspect.get_jobs([job_id])
+        if not found:
+            raise JobNotFound(job_id)
+        return found[0]
+
+    async def list(
+        self,
+        *,
+        state: State | str | Sequence[State | str] | None = None,
+        task: str | None = None,
+        queue: str | None = None,
+        tag: str | None = None,
+        key: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 50,
+        before: UUID | None = None,
+    ) -> list[JobInfo]:
+        """Return matching jobs, the newest first; `before` the last id gives the next page."""
+        where = job_filter(state, task, queue, tag, key, since, until)
+        return await self._inspect.list_jobs(where, _checked_limit(limit), before)
+
+    async def attempts(self, job_id: UUID) -> Sequence[Attempt]:
+        """Return the tries of a job that did not succeed, the oldest first."""
+        return await self._inspect.attempts(job_id)
+
+    async def log(self, job_id: UUID, limit: int = 1_000) -> Sequence[LogEntry]:
+        """Return the log lines of a job, the oldest first."""
+        return await self._inspect.log_of(job_id, limit)
+
+    async def result(self, job_id: UUID, timeout: float | timedelta | None = None) -> Any:
+        """Wait for the end of a job and return its result."""
+        seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+        job = await self._wait_for(job_id, seconds)
+        match job.state:
+            case State.SUCCEEDED:
+                return None if job.result is None else self._codec.decode(job.result)
+            case State.CANCELED:
+                raise JobCanceled(job_id, job.reason)
+            case _:
+                raise JobFailed(job_id, None if job.error is None else json.loads(job.error))
+
+    async def _wait_for(self, job_id: UUID, timeout: float | None) -> JobInfo:
+        loop = asyncio.get_running_loop()
+        waits = self._waits.get(id(loop))
+        if waits is None or waits.loop is not loop:
+            waits = self._waits[id(loop)] = _Waits(self._inspect)
+        try:
+            return await asyncio.wait_for(waits.ended(job_id), timeout)
+        except TimeoutError:
+            raise JobTimeout(f"job {job_id} has not ended after {timeout} s") from None
+
+    # Changing
+
+    async def cancel(
+        self,
+        job_id: UUID,
+        *,
+        reason: str | None = None,
+        expected: State | None = None,
+        generation: int | None = None,
+    ) -> State:
+        """Cancel a job, or ask it to stop when it runs."""
+        change = Change(reason=reason, expected=expected, generation=generation)
+        return await self._control.control_job(Verb.CANCEL, job_id, change)
+
+    async def pause(
+        self, job_id: UUID, *, expected: State | None = None, generation: int | None = None
+    ) -> State:
+        """Keep a pending job from being claimed."""
+        change = Change(expected=expected, generation=generation)
+        return await self._control.control_job(Verb.PAUSE, job_id, change)
+
+    async def resume(
+        self, job_id: UUID, *, expected: State | None = None, generation: int | None = None
+    ) -> State:
+        """Let a paused job be claimed again."""
+        change = Change(expected=expected, generation=generation)
+        return await self._control.control_job(Verb.RESUME, job_id, change)
+
+    async def retry(
+        self, job_id: UUID, *, expected: State | None = None, generation: int | None = None
+    ) -> State:
+        """Give an ended job a new life: its outcome joins the attempts."""
+        change = Change(expected=expected, generation=generation)
+        return await self._control.control_job(Verb.RETRY, job_id, change)
+
+    async def reschedule(
+        self,
+        job_id: UUID,
+        *,
+        at: datetime | None = None,
+        delay: timedelta | None = None,
+        expected: State | None = None,
+        generation: int | None = None,
+    ) -> State:
+        """Give a pending or paused job another due time; now, if neither is given."""
+        change = Change(due_at=at, delay=delay, expected=expected, generation=generation)
+        return await self._control.control_job(Verb.RESCHEDULE, job_id, change)
+
+    # Many at once
+
+    async def cancel_all(self, *, reason: str | None = None, **filters: Any) -> int:
+        """Cancel all matching jobs, page by page; return how many were canceled or asked."""
+        return await self._all(Verb.CANCEL, job_filter(**filters), Change(reason=reason))
+
+    async def retry_all(self, **filters: Any) -> int:
+        """Retry all matching ended jobs (by default the failed ones), page by page."""
+        filters.setdefault("state", State.FAILED)
+        return await self._all(Verb.RETRY, job_filter(**filters), _NO_CHANGE)
+
+    async def delete_all(self, **filters: Any) -> int:
+        """Delete all matching ended jobs, page by page; return how many."""
+        total = 0
+        while deleted := await self._control.delete_page(job_filter(**filters), PAGE):
+            total += deleted
+        return total
+
+    async def purge(self, queue: str) -> int:
+        """Cancel and delete everything in a queue that does not run; return how many went."""
+        live = (State.PENDING, State.WAITING, State.PAUSED)
+        await self._all(Verb.CANCEL, JobFilter(live, queue=queue), Change(reason="purged"))
+        return await self.delete_all(queue=queue)
+
+    async def _all(self, verb: Verb, where: JobFilter, change: Change) -> int:
+        total = 0
+        while moved := await self._control.control_page(verb, where, PAGE, change):
+            total += moved
+        return total
+
+    async def each(self, **filters: Any) -> AsyncIterator[JobInfo]:
+        """Yield all matching jobs, the newest first, a page at a time."""
+        before: UUID | None = None
+        while page := await self.list(**filters, limit=PAGE, before=before):
+            for job in page:
+                yield job
+            before = page[-1].id
+
+
+class _Waits:
+    """All waits of one event loop, looked up together: a thousand waiters are one statement."""
+
+    def __init__(self, inspect: InspectStore) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._inspect = inspect
+        self._waiting: dict[UUID, list[asyncio.Future[JobInfo]]] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._pause = FIRST_LOOK
+
+    async def ended(self, job_id: UUID) -> JobInfo:
+        future: asyncio.Future[JobInfo] = self.loop.create_future()
+        self._waiting.setdefault(job_id, []).append(future)
+        self._pause = FIRST_LOOK
+        if self._task is None:
+            self._task = self.loop.create_task(self._look_on())
+        try:
+            return await future
+        finally:
+            futures = self._waiting.get(job_id, [])
+            if future in futures:
+                futures.remove(future)
+            if not futures:
+                self._waiting.pop(job_id, None)
+
+    async def _look_on(self) -> None:
+        try:
+            while self._waiting:
+                for job in await self._inspect.ended(list(self._waiting)[:MAX_LIMIT]):
+                    self._pause = FIRST_LOOK
+                    for future in self._waiting.pop(job.id, []):
+                        if not future.done():
+                            future.set_result(job)
+                await asyncio.sleep(self._pause)
+                self._pause = min(self._pause * 1.5, LONGEST_PAUSE)
+        except StoreError as error:
+            waiting, self._waiting = self._waiting, {}
+            for futures in waiting.values():
+                for future in futures:
+                    if not future.done():
+                        future.set_exception(error)
+        finally:
+            self._task = None
+
+
+def job_filter(
+    state: State | str | Sequence[State | str] | None = None,
+    task: str | None = None,
+    queue: str | None = None,
+    tag: str | None = None,
+    key: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> JobFilter:
+    """Return a filter, or raise `ValueError` for a state that does not exist."""
+    if state is None:
+        states: tuple[State, ...] = ()
+    elif isinstance(state, str):
+        states = (State(state),)
+    else:
+        states = tuple(State(entry) for entry in state)
+    return JobFilter(states, task, queue, tag, key, since, until)
+
+
+def _checked_limit(limit: int) -> int:
+    if not 1 <= limit <= MAX_LIMIT:
+        raise ValueError(f"limit = {limit}: must be 1 to {MAX_LIMIT}")
+    return limit

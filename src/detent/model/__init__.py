@@ -1,0 +1,1 @@
+"""What jobs mean: pure values and rules, with time and chance always passed in."""

@@ -1,0 +1,114 @@
+"""A function's signature as a typed record: arguments are checked when a job is enqueued, and
+again when it runs."""
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from detent.errors import ConfigError, InvalidArguments
+from detent.spi.codec import Codec
+
+_Kind: Final = inspect.Parameter
+_VARIADIC: Final = (_Kind.VAR_POSITIONAL, _Kind.VAR_KEYWORD)
+
+
+class Signature:
+    """What a task takes. The parameter of type `context_type`, if any, is left to the engine."""
+
+    def __init__(self, function: Callable[..., Any], context_type: type) -> None:
+        self._name = getattr(function, "__qualname__", repr(function))
+        signature = inspect.signature(function)
+        hints = _hints(function)
+        self._parameters = list(signature.parameters.values())
+        own = [p for p in self._parameters if hints.get(p.name) is not context_type]
+        contexts = [p.name for p in self._parameters if hints.get(p.name) is context_type]
+        if len(contexts) > 1:
+            raise ConfigError(f"{self._name}() takes more than one {context_type.__name__}")
+        self.context_parameter: str | None = contexts[0] if contexts else None
+        self._bare = signature.replace(parameters=own)
+        self._record = _record_type(self._name, own, hints)
+        # Calls by keyword alone are simpler and faster, where the signature allows them.
+        kinds = {p.kind for p in self._parameters}
+        self._by_keyword = kinds <= {_Kind.POSITIONAL_OR_KEYWORD, _Kind.KEYWORD_ONLY}
+        self._names = tuple(p.name for p in own)
+
+    def encode(self, codec: Codec, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        """Return a call as bytes, or raise `InvalidArguments` with the path to what is wrong."""
+        try:
+            bound = self._bare.bind(*args, **kwargs)
+        except TypeError as error:
+            raise InvalidArguments(f"{self._name}(): {error}", path="arguments") from error
+        try:
+            data = codec.encode(bound.arguments)
+            codec.decode(data, self._record)
+        except InvalidArguments as error:
+            raise InvalidArguments(f"{self._name}(): {error}", path=error.path) from error
+        return data
+
+    def decode(self, codec: Codec, data: bytes, context: Any) -> tuple[list[Any], dict[str, Any]]:
+        """Return the arguments of a stored call, with the context where the function wants it."""
+        record = codec.decode(data, self._record)
+        if not self._by_keyword:
+            return self._decode_in_order(record, context)
+        keywords = {
+            name: value
+            for name in self._names
+            if (value := getattr(record, name)) is not msgspec.UNSET
+        }
+        if self.context_parameter is not None:
+            keywords[self.context_parameter] = context
+        return [], keywords
+
+    def _decode_in_order(self, record: Any, context: Any) -> tuple[list[Any], dict[str, Any]]:
+        """Return the arguments for a signature that has `*args`, `**kwargs` or `/`."""
+        positional: list[Any] = []
+        keywords: dict[str, Any] = {}
+        for parameter in self._parameters:
+            is_context = parameter.name == self.context_parameter
+            value = context if is_context else getattr(record, parameter.name)
+            if value is msgspec.UNSET:
+                continue
+            match parameter.kind:
+                case _Kind.VAR_POSITIONAL:
+                    positional.extend(value)
+                case _Kind.VAR_KEYWORD:
+                    keywords.update(value)
+                case _Kind.KEYWORD_ONLY:
+                    keywords[parameter.name] = value
+                case _:
+                    positional.append(value)
+        return positional, keywords
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function, include_extras=True)
+    except (NameError, TypeError) as error:
+        name = getattr(function, "__qualname__", function)
+        raise ConfigError(f"cannot read the annotations of {name}: {error}") from error
+
+
+def _record_type(
+    name: str, parameters: list[inspect.Parameter], hints: Mapping[str, Any]
+) -> type[msgspec.Struct]:
+    """Return a struct with one field per parameter; those with a default may be missing."""
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    for parameter in parameters:
+        type_ = hints.get(parameter.name, Any)
+        if parameter.kind is _Kind.VAR_POSITIONAL:
+            type_ = list.__class_getitem__(type_)
+        elif parameter.kind is _Kind.VAR_KEYWORD:
+            type_ = dict.__class_getitem__((str, type_))
+        if parameter.default is not _Kind.empty or parameter.kind in _VARIADIC:
+            fields.append((parameter.name, typing.Union[type_, msgspec.UnsetType], msgspec.UNSET))  # noqa: UP007  `|` is not defined between all types
+        else:
+            fields.append((parameter.name, type_))
+    try:
+        record = msgspec.defstruct("Arguments", fields, forbid_unknown_fields=True, kw_only=True)
+        msgspec.json.Decoder(record, dec_hook=lambda _type, value: value)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"the annotations of {name} cannot be used for JSON: {error}") from error
+    return record

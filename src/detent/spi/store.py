@@ -1,0 +1,342 @@
+"""What a store promises, as narrow protocols: each part of the engine takes only what it needs.
+
+Methods are intentions, not row access. All of them are safe to repeat after an unknown reply,
+raise only errors of `detent.errors` (the driver's error as their cause), keep to the store's own
+clock for everything that is due or expires, and hold no lock longer than one call.
+
+A *claim* is valid while (id, fence, node) stands among the running jobs. Every write on behalf
+of a running job is conditional on all three; for a claim that is no longer valid nothing is
+written and the id is left out of the answer.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple, Protocol
+from uuid import UUID
+
+from detent.model.job import (
+    Attempt,
+    Claim,
+    Completion,
+    JobFilter,
+    JobInfo,
+    Keys,
+    LogEntry,
+    LogLine,
+    NewJob,
+    Placed,
+    Position,
+    Progress,
+    Settlement,
+    Signal,
+)
+from detent.model.state import State, Verb
+
+
+class EnqueueStore(Protocol):
+    """Takes new jobs."""
+
+    async def enqueue_jobs(self, jobs: Sequence[NewJob]) -> None:
+        """Store all jobs, or none, durably.
+
+        A job whose id is already known is left as it is: a repeated call adds nothing.
+        """
+
+    async def enqueue_keyed(self, job: NewJob, keys: Keys) -> Placed:
+        """Store one job unless one of its keys is taken; say which job holds the keys.
+
+        A live idempotency key always returns its first job. A business key held by a live job
+        follows `keys.on_conflict`: `raise` and `return` store nothing (`raise` also names the
+        key), `replace` cancels the holder; when the holder is running its cancel is requested
+        and the new job waits until it has ended.
+        """
+
+    async def enqueue_within(
+        self, connection: Any, jobs: Sequence[NewJob], keys: Keys | None
+    ) -> list[Placed]:
+        """Do the same inside the caller's transaction on `connection`, which stays the caller's.
+
+        Nothing is visible before the caller commits, a key conflict does not abort his
+        transaction, and nodes are woken by his commit. `keys` goes with exactly one job.
+        """
+
+
+class Floor(NamedTuple):
+    """Where a scan may begin: no live job of this lane and priority is known to stand before."""
+
+    due_at: datetime
+    id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class LaneScan:
+    """One lane that a claim looks at."""
+
+    lane: str
+    queue: str
+    room: int
+    floors: Sequence[Floor | None] = (None,) * 5
+    """One for each priority; None scans from the very beginning."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRequest:
+    """What a node asks for: at most `limit` jobs in all, lanes in the order given."""
+
+    node: UUID
+    scans: Sequence[LaneScan]
+    limit: int
+    boost_interval: timedelta
+    inline_args: int
+    """Payloads above this many bytes are left out and loaded when the job starts."""
+
+
+class ClaimStore(Protocol):
+    """Gives jobs to nodes."""
+
+    async def claim_jobs(self, request: ClaimRequest) -> list[Claim]:
+        """Move due jobs to running in the node's name and return them, best first.
+
+        Within a lane the order is `priority + floor(waited / boost_interval)` descending, then
+        due time, then id (an interval of zero switches the boost off). Jobs of paused queues
+        stay. No job is ever given to two nodes. A node that is not active, or whose lease has
+        run out, gets nothing. An empty or short answer does not mean that nothing is due:
+        another node may hold rows at this moment, or they stand below a floor.
+        """
+
+    async def look(self, lanes: Sequence[str]) -> list[Position]:
+        """Return the first due job of every lane and priority, from the very beginning.
+
+        Paused queues are left out. Locks nothing. It may be slow when the head of the queue is full of dead rows, so it is
+        called beside the hot path.
+        """
+
+    async def next_due(self, scans: Sequence[LaneScan]) -> float | None:
+        """Return the seconds until the first job of these lanes is due, from their floors on.
+
+        0 when one is due already, None when there is none. Paused queues are left out. Locks
+        nothing.
+        """
+
+    async def load_args(self, claims: Sequence[Claim]) -> Mapping[UUID, bytes]:
+        """Return the payloads that a claim left out."""
+
+
+class FinishStore(Protocol):
+    """Takes the ends of claims."""
+
+    async def finish_jobs(self, node: UUID, completions: Sequence[Completion]) -> list[UUID]:
+        """Write successes of jobs without hooks; return the ids whose claim was still valid."""
+
+    async def settle_jobs(self, node: UUID, settlements: Sequence[Settlement]) -> list[UUID]:
+        """Write any other end of jobs without hooks; return the ids whose claim was still valid.
+
+        A charged end that goes back raises the attempt by one and writes the failed attempt;
+        an end without charge leaves the attempt. A delay counts from the store's now; without
+        one the job returns to its old place. Terminal ends write the outcome.
+        """
+
+    async def finish_hooked(self, node: UUID, settlements: Sequence[Settlement]) -> list[UUID]:
+        """Write any end of jobs with hooks, in one transaction, rows locked in id order.
+
+        A terminal end also releases the job's business keys and wakes the jobs that waited
+        for this one.
+        """
+
+
+class NodeInfo(NamedTuple):
+    """A node as the others see it."""
+
+    incarnation: UUID
+    name: str
+    state: str
+    queues: Mapping[str, int]
+    host: str
+    pid: int
+    version: str
+    started_at: datetime
+    heartbeat_at: datetime
+    lease_until: datetime
+
+
+class Beat(NamedTuple):
+    """The answer to a heartbeat."""
+
+    alive: bool
+    """False when the node's row is gone or dead: it must stop and join anew."""
+    now: datetime
+    nodes: int
+    """How many nodes are active."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeIdentity:
+    """Who a node is: a name that may come again, and an incarnation that never does."""
+
+    incarnation: UUID
+    name: str
+    host: str
+    pid: int
+    version: str
+    queues: Mapping[str, int]
+    capabilities: Collection[str] = ()
+    roles: Collection[str] = ()
+    info: Mapping[str, str] = field(default_factory=dict)
+
+
+class NodeStore(Protocol):
+    """Knows the nodes and their leases."""
+
+    async def join(self, node: NodeIdentity, lease: timedelta) -> datetime:
+        """Register an incarnation as active with a lease from the store's now; return that now."""
+
+    async def beat(self, node: UUID, lease: timedelta) -> Beat:
+        """Renew the lease of a living node. Never creates or revives one."""
+
+    async def drain(self, node: UUID) -> None:
+        """Mark a node as draining: it claims nothing more."""
+
+    async def leave(self, node: UUID) -> None:
+        """Remove a node that holds no claims any more; one that still holds some stays listed."""
+
+    async def nodes(self) -> list[NodeInfo]:
+        """Return all known nodes, the oldest first."""
+
+    async def claims_of(self, node: UUID) -> list[tuple[UUID, int]]:
+        """Return (id, fence) of every claim in the node's name."""
+
+    async def release_claims(self, node: UUID, claims: Sequence[tuple[UUID, int]]) -> int:
+        """Put claims back in their old place, uncharged; return how many there were."""
+
+
+class ContextStore(Protocol):
+    """Serves running jobs: signals to them, and their side writes, each fenced by its claim."""
+
+    async def signals_for(self, node: UUID) -> list[Signal]:
+        """Return the messages for jobs that the node runs; they stay until the job ends."""
+
+    async def save_progress(self, node: UUID, progress: Sequence[Progress]) -> None:
+        """Keep the latest progress of each job whose claim is valid."""
+
+    async def append_log(self, node: UUID, lines: Sequence[LogLine]) -> None:
+        """Append log lines of jobs whose claim is valid."""
+
+    def transaction(
+        self, node: UUID, claim: Claim, completion: "PendingCompletion"
+    ) -> AbstractAsyncContextManager[Any]:
+        """Open a transaction that commits the caller's effects and the job's success together.
+
+        Entering locks the claim, or raises `ClaimLost`. The value is a connection of the
+        store's own driver. Leaving without an error writes `completion` and commits.
+        """
+
+
+@dataclass(slots=True)
+class PendingCompletion:
+    """What a `ctx.transaction()` will write when it commits."""
+
+    started: float
+    queue: str
+    result: bytes | None = None
+    waited: float = 0.0
+    lasted: float = 0.0
+
+
+class ControlStore(Protocol):
+    """Lets people change what jobs do. A lost race is `Conflict`, never an overwrite."""
+
+    async def control_job(self, verb: Verb, job_id: UUID, change: "Change") -> State:
+        """Apply one verb to one job and return its state afterwards.
+
+        Canceling a running job only requests it and returns `running`. Raises `JobNotFound`,
+        or `Conflict` when the job's state (or the expected one) does not allow the verb.
+        """
+
+    async def control_page(
+        self, verb: Verb, where: JobFilter, limit: int, change: "Change"
+    ) -> int:
+        """Apply a verb to up to `limit` matching jobs that allow it; return how many it moved.
+
+        Calling it until it returns 0 applies the verb to all of them.
+        """
+
+    async def delete_page(self, where: JobFilter, limit: int) -> int:
+        """Delete up to `limit` matching terminal jobs with all that belongs to them."""
+
+    async def pause_queue(self, queue: str) -> None:
+        """Let no more jobs of a queue be claimed, on any node."""
+
+    async def resume_queue(self, queue: str) -> None:
+        """Let the jobs of a queue be claimed again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a control verb needs to know."""
+
+    reason: str | None = None
+    due_at: datetime | None = None
+    delay: timedelta | None = None
+    expected: State | None = None
+    generation: int | None = None
+
+
+class QueueInfo(NamedTuple):
+    """A queue as people see it."""
+
+    name: str
+    paused: bool
+    pending: int
+    due: int
+    running: int
+    oldest_due_at: datetime | None
+
+
+class InspectStore(Protocol):
+    """Answers questions, without locks."""
+
+    async def get_jobs(self, ids: Sequence[UUID]) -> list[JobInfo]:
+        """Return the known jobs among `ids`, in that order."""
+
+    async def list_jobs(
+        self, where: JobFilter, limit: int, before: UUID | None = None
+    ) -> list[JobInfo]:
+        """Return matching jobs, the newest first, those with ids below `before`."""
+
+    async def ended(self, ids: Sequence[UUID]) -> list[JobInfo]:
+        """Return those of `ids` that have ended."""
+
+    async def attempts(self, job_id: UUID) -> list[Attempt]:
+        """Return the attempts of a job that did not succeed, the oldest first."""
+
+    async def log_of(self, job_id: UUID, limit: int) -> list[LogEntry]:
+        """Return the log lines of a job, the oldest first."""
+
+    async def queues(self) -> list[QueueInfo]:
+        """Return all queues that hold live jobs or were paused, by name."""
+
+
+class StoreLifecycle(Protocol):
+    """Opens and closes a store."""
+
+    async def open(self) -> None:
+        """Reach the store and check that its schema fits, or raise a `StoreError`."""
+
+    async def close(self) -> None:
+        """Give back what this process and event loop hold; harmless when nothing is held."""
+
+
+class Store(
+    EnqueueStore,
+    ClaimStore,
+    FinishStore,
+    NodeStore,
+    ContextStore,
+    ControlStore,
+    InspectStore,
+    StoreLifecycle,
+    Protocol,
+):
+    """All of it: what a database has to offer to be used by an app."""

@@ -1,0 +1,116 @@
+"""Giving due jobs to nodes, in the exact order, each to one."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from heapq import nsmallest
+from typing import Any, Final
+from uuid import UUID
+
+from detent.model.job import Claim, Position, queue_of
+from detent.spi.store import ClaimRequest, Floor, LaneScan
+from detent.stores.memory.nodes import ACTIVE
+from detent.stores.memory.tables import Ready, Running, Tables
+
+LATE: Final = timedelta(seconds=1)
+"""No floor hides what became due this recently: an enqueue may commit a little late."""
+
+
+def claim_jobs(tables: Tables, now: datetime, request: ClaimRequest) -> list[Claim]:
+    """Move the best due jobs to running, lane by lane, under one new fence."""
+    node = tables.nodes.get(request.node)
+    if node is None or node.state != ACTIVE or node.lease_until <= now:
+        return []
+    tables.fence += 1
+    claims: list[Claim] = []
+    for scan in request.scans:
+        if tables.queues.get(scan.queue, False):
+            continue
+        room = min(scan.room, request.limit - len(claims))
+        best = nsmallest(room, _visible(tables, now, scan), _order(now, request.boost_interval))
+        claims += [_take(tables, now, place, request) for place in best]
+    return claims
+
+
+def look(tables: Tables, now: datetime, lanes: Sequence[str]) -> list[Position]:
+    """Return the first due job of each lane and priority, whatever the floors."""
+    first: dict[tuple[str, int], Ready] = {}
+    for place in tables.ready.values():
+        if place.due_at > now or place.lane not in lanes or _paused(tables, place.lane):
+            continue
+        known = first.get((place.lane, place.priority))
+        if known is None or (place.due_at, place.id) < (known.due_at, known.id):
+            first[place.lane, place.priority] = place
+    return [
+        Position(lane, priority, place.due_at, place.id)
+        for (lane, priority), place in sorted(first.items())
+    ]
+
+
+def next_due(tables: Tables, now: datetime, scans: Sequence[LaneScan]) -> float | None:
+    """Return the seconds until the first job that a claim could take is due."""
+    moments = [
+        place.due_at
+        for scan in scans
+        if not tables.queues.get(scan.queue, False)
+        for place in tables.ready.values()
+        if place.lane == scan.lane and not _hidden(place, scan.floors[place.priority], now)
+    ]
+    return max((min(moments) - now).total_seconds(), 0.0) if moments else None
+
+
+def _paused(tables: Tables, lane: str) -> bool:
+    return tables.queues.get(queue_of(lane), False)
+
+
+def load_args(tables: Tables, now: datetime, claims: Sequence[Claim]) -> Mapping[UUID, bytes]:
+    """Return payloads; they never change, so this needs no fence."""
+    return {claim.id: tables.job[claim.id].new.args for claim in claims if claim.id in tables.job}
+
+
+def _visible(tables: Tables, now: datetime, scan: LaneScan) -> list[Ready]:
+    return [
+        place
+        for place in tables.ready.values()
+        if place.lane == scan.lane
+        and place.due_at <= now
+        and not _hidden(place, scan.floors[place.priority], now)
+    ]
+
+
+def _hidden(place: Ready, floor: Floor | None, now: datetime) -> bool:
+    if floor is None or place.due_at >= now - LATE:
+        return False
+    return (place.due_at, place.id) < floor
+
+
+def _order(now: datetime, boost_interval: timedelta) -> Callable[[Ready], Any]:
+    """Return the sort key: aged priority, highest first, then due time, then id."""
+
+    def key(place: Ready) -> tuple[int, datetime, UUID]:
+        boost = (now - place.due_at) // boost_interval if boost_interval else 0
+        return -(place.priority + boost), place.due_at, place.id
+
+    return key
+
+
+def _take(tables: Tables, now: datetime, place: Ready, request: ClaimRequest) -> Claim:
+    del tables.ready[place.id]
+    tables.running[place.id] = Running(place, tables.fence, request.node, claimed_at=now)
+    new = tables.job[place.id].new
+    return Claim(
+        id=place.id,
+        fence=tables.fence,
+        task=new.task,
+        lane=place.lane,
+        priority=place.priority,
+        due_at=place.due_at,
+        attempt=place.attempt,
+        crashes=place.crashes,
+        generation=place.generation,
+        hooks=place.hooks,
+        args=new.args if len(new.args) <= request.inline_args else None,
+        codec=new.codec,
+        options=new.options,
+        params=new.params,
+        tags=new.tags,
+    )

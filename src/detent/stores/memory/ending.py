@@ -1,0 +1,62 @@
+"""What follows when a job ends or waits no more; without it each way there would forget a part."""
+
+from datetime import datetime
+from uuid import UUID
+
+from detent.model.job import Hook
+from detent.stores.memory.tables import CANCEL, UNIQUE, UNKNOWN_TASK, Outcome, Tables
+
+
+def end(tables: Tables, now: datetime, outcome: Outcome) -> None:
+    """Take a live job from its place and write how it ended."""
+    job_id = outcome.id
+    hooks = tables.place_of(job_id).hooks
+    waited_for = tables.parked[job_id].waits_for if job_id in tables.parked else None
+    for place in (tables.ready, tables.running, tables.parked):
+        place.pop(job_id, None)
+    tables.outcome[job_id] = outcome
+    tables.progress.pop(job_id, None)
+    tables.signals.pop((job_id, CANCEL), None)
+    if hooks & Hook.KEY:
+        _release_unique_key(tables, job_id, waited_for)
+        _wake_waiting(tables, now, job_id)
+
+
+def request_cancel(tables: Tables, job_id: UUID, reason: str | None) -> None:
+    """Leave a message for a running job; the first one stands, and stays until the job ends.
+
+    It outlives the claim: when the job is released or tried again before it heard of the
+    request, the next node that claims it hears of it.
+    """
+    tables.signals.setdefault((job_id, CANCEL), reason)
+
+
+def wake_unknown_tasks(tables: Tables) -> None:
+    """Put jobs whose task nobody knew back in their old place: a new node may know it."""
+    for job_id, parked in list(tables.parked.items()):
+        if parked.reason == UNKNOWN_TASK:
+            tables.ready[job_id] = tables.parked.pop(job_id).place
+
+
+def _release_unique_key(tables: Tables, job_id: UUID, waited_for: UUID | None) -> None:
+    """Give back the job's business key, unless it was passed on to a replacement.
+
+    A replacement that ends while it waits returns the key to the job it was to replace: that
+    one still runs, and no third job may run beside it.
+    """
+    key = tables.job[job_id].unique_key
+    held = tables.keys.get((UNIQUE, key)) if key is not None else None
+    if key is None or held is None or held.job != job_id:
+        return
+    if waited_for is None:
+        del tables.keys[UNIQUE, key]
+    else:
+        tables.keys[UNIQUE, key] = held._replace(job=waited_for)
+
+
+def _wake_waiting(tables: Tables, now: datetime, job_id: UUID) -> None:
+    """Let the jobs go that waited for this one; they are due now at the earliest."""
+    for waiting, parked in list(tables.parked.items()):
+        if parked.waits_for == job_id:
+            place = tables.parked.pop(waiting).place
+            tables.ready[waiting] = place._replace(due_at=max(place.due_at, now))

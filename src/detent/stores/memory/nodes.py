@@ -1,0 +1,82 @@
+"""Knowing the nodes: leases by the store's clock, and the claims in a node's name."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from detent.spi.store import Beat, NodeIdentity, NodeInfo
+from detent.stores.memory.ending import wake_unknown_tasks
+from detent.stores.memory.tables import Node, Tables
+
+ACTIVE: Final = "active"
+DEAD: Final = "dead"
+DRAINING: Final = "draining"
+
+
+def join(tables: Tables, now: datetime, node: NodeIdentity, lease: timedelta) -> datetime:
+    """Register an incarnation; a repeated call changes nothing but the lease of a living one."""
+    if node.incarnation in tables.nodes:
+        beat(tables, now, node.incarnation, lease)
+        return now
+    tables.nodes[node.incarnation] = Node(
+        incarnation=node.incarnation,
+        name=node.name,
+        state=ACTIVE,
+        queues=dict(node.queues),
+        host=node.host,
+        pid=node.pid,
+        version=node.version,
+        started_at=now,
+        heartbeat_at=now,
+        lease_until=now + lease,
+    )
+    wake_unknown_tasks(tables)
+    return now
+
+
+def beat(tables: Tables, now: datetime, node: UUID, lease: timedelta) -> Beat:
+    """Renew a lease; a node that is gone or dead stays so."""
+    row = tables.nodes.get(node)
+    alive = row is not None and row.state != DEAD
+    if row is not None and alive:
+        tables.nodes[node] = row._replace(heartbeat_at=now, lease_until=now + lease)
+    active = [each for each in tables.nodes.values() if each.state == ACTIVE]
+    return Beat(alive, now, sum(each.lease_until > now for each in active))
+
+
+def drain(tables: Tables, now: datetime, node: UUID) -> None:
+    """Let an active node claim nothing more."""
+    row = tables.nodes.get(node)
+    if row is not None and row.state == ACTIVE:
+        tables.nodes[node] = row._replace(state=DRAINING)
+
+
+def leave(tables: Tables, now: datetime, node: UUID) -> None:
+    """Forget a node without claims; with claims it stays, for their rescue."""
+    if not claims_of(tables, now, node):
+        tables.nodes.pop(node, None)
+
+
+def nodes(tables: Tables, now: datetime) -> list[NodeInfo]:
+    """Return all nodes, the oldest first."""
+    rows = sorted(tables.nodes.values(), key=lambda row: (row.started_at, row.incarnation))
+    return [NodeInfo(*row) for row in rows]
+
+
+def claims_of(tables: Tables, now: datetime, node: UUID) -> list[tuple[UUID, int]]:
+    """Return (id, fence) of the node's claims, in id order."""
+    return sorted(
+        (job_id, claim.fence) for job_id, claim in tables.running.items() if claim.node == node
+    )
+
+
+def release_claims(
+    tables: Tables, now: datetime, node: UUID, claims: Sequence[tuple[UUID, int]]
+) -> int:
+    """Put claims back in their old place, uncharged."""
+    mine = [each for each in claims_of(tables, now, node) if each in claims]
+    for job_id, _ in mine:
+        tables.ready[job_id] = tables.running.pop(job_id).place
+        tables.progress.pop(job_id, None)
+    return len(mine)

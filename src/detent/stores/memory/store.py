@@ -1,0 +1,213 @@
+"""The store itself: every method one atomic step over the tables, under one lock."""
+
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Concatenate, ParamSpec, TypeVar
+from uuid import UUID
+
+from detent.model.job import (
+    Attempt,
+    Claim,
+    Completion,
+    JobFilter,
+    JobInfo,
+    Keys,
+    LogEntry,
+    LogLine,
+    NewJob,
+    Placed,
+    Position,
+    Progress,
+    Settlement,
+    Signal,
+)
+from detent.model.state import State, Verb
+from detent.spi.store import (
+    Beat,
+    Change,
+    ClaimRequest,
+    LaneScan,
+    NodeIdentity,
+    NodeInfo,
+    PendingCompletion,
+    QueueInfo,
+)
+from detent.stores.memory import claim, context, control, enqueue, finish, inspect, nodes
+from detent.stores.memory.tables import Tables
+from detent.stores.memory.transaction import MemoryConnection, check_claim
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Statement = Callable[Concatenate[Tables, datetime, P], R]
+
+
+class MemoryStore:
+    """Keeps jobs in this process, with the meaning that every other store must have.
+
+    `now` is the store's clock. `latency` is awaited before and after every step: a simulation
+    lets others run there, or raises, which is a request (before) or a reply (after) that was
+    lost. The lock makes the store usable from several threads, each with its own event loop.
+    """
+
+    def __init__(
+        self,
+        now: Callable[[], datetime] | None = None,
+        *,
+        latency: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self._now = now or _utc_now
+        self._latency = latency
+        self._lock = threading.Lock()
+        self._tables = Tables()
+
+    async def open(self) -> None:
+        """There is nothing to reach."""
+
+    async def close(self) -> None:
+        """Keep everything: a store that is opened again still knows its jobs."""
+
+    # Taking jobs
+
+    async def enqueue_jobs(self, jobs: Sequence[NewJob]) -> None:
+        return await self._do(enqueue.enqueue_jobs, jobs)
+
+    async def enqueue_keyed(self, job: NewJob, keys: Keys) -> Placed:
+        return await self._do(enqueue.enqueue_keyed, job, keys)
+
+    async def enqueue_within(
+        self, connection: MemoryConnection, jobs: Sequence[NewJob], keys: Keys | None
+    ) -> list[Placed]:
+        return await self._do(connection.enqueue, jobs, keys)
+
+    # Giving them to nodes
+
+    async def claim_jobs(self, request: ClaimRequest) -> list[Claim]:
+        return await self._do(claim.claim_jobs, request)
+
+    async def look(self, lanes: Sequence[str]) -> list[Position]:
+        return await self._do(claim.look, lanes)
+
+    async def next_due(self, scans: Sequence[LaneScan]) -> float | None:
+        return await self._do(claim.next_due, scans)
+
+    async def load_args(self, claims: Sequence[Claim]) -> Mapping[UUID, bytes]:
+        return await self._do(claim.load_args, claims)
+
+    # Taking the ends of claims
+
+    async def finish_jobs(self, node: UUID, completions: Sequence[Completion]) -> list[UUID]:
+        return await self._do(finish.finish_jobs, node, completions)
+
+    async def settle_jobs(self, node: UUID, settlements: Sequence[Settlement]) -> list[UUID]:
+        return await self._do(finish.settle_jobs, node, settlements)
+
+    async def finish_hooked(self, node: UUID, settlements: Sequence[Settlement]) -> list[UUID]:
+        return await self._do(finish.finish_hooked, node, settlements)
+
+    # Knowing the nodes
+
+    async def join(self, node: NodeIdentity, lease: timedelta) -> datetime:
+        return await self._do(nodes.join, node, lease)
+
+    async def beat(self, node: UUID, lease: timedelta) -> Beat:
+        return await self._do(nodes.beat, node, lease)
+
+    async def drain(self, node: UUID) -> None:
+        return await self._do(nodes.drain, node)
+
+    async def leave(self, node: UUID) -> None:
+        return await self._do(nodes.leave, node)
+
+    async def nodes(self) -> list[NodeInfo]:
+        return await self._do(nodes.nodes)
+
+    async def claims_of(self, node: UUID) -> list[tuple[UUID, int]]:
+        return await self._do(nodes.claims_of, node)
+
+    async def release_claims(self, node: UUID, claims: Sequence[tuple[UUID, int]]) -> int:
+        return await self._do(nodes.release_claims, node, claims)
+
+    # Serving running jobs
+
+    async def signals_for(self, node: UUID) -> list[Signal]:
+        return await self._do(context.signals_for, node)
+
+    async def save_progress(self, node: UUID, progress: Sequence[Progress]) -> None:
+        return await self._do(context.save_progress, node, progress)
+
+    async def append_log(self, node: UUID, lines: Sequence[LogLine]) -> None:
+        return await self._do(context.append_log, node, lines)
+
+    @asynccontextmanager
+    async def transaction(
+        self, node: UUID, claim: Claim, completion: PendingCompletion
+    ) -> AsyncIterator[MemoryConnection]:
+        await self._do(check_claim, node, claim)
+        connection = MemoryConnection()
+        connection.finish(node, claim, completion)
+        yield connection
+        await self._do(self._commit, connection)
+
+    @asynccontextmanager
+    async def begin(self) -> AsyncIterator[MemoryConnection]:
+        """Open a transaction of the caller's own, for `enqueue_within`."""
+        connection = MemoryConnection()
+        yield connection
+        await self._do(self._commit, connection)
+
+    # Letting people change and see them
+
+    async def control_job(self, verb: Verb, job_id: UUID, change: Change) -> State:
+        return await self._do(control.control_job, verb, job_id, change)
+
+    async def control_page(self, verb: Verb, where: JobFilter, limit: int, change: Change) -> int:
+        return await self._do(control.control_page, verb, where, limit, change)
+
+    async def delete_page(self, where: JobFilter, limit: int) -> int:
+        return await self._do(control.delete_page, where, limit)
+
+    async def pause_queue(self, queue: str) -> None:
+        return await self._do(control.pause_queue, queue)
+
+    async def resume_queue(self, queue: str) -> None:
+        return await self._do(control.resume_queue, queue)
+
+    async def get_jobs(self, ids: Sequence[UUID]) -> list[JobInfo]:
+        return await self._do(inspect.get_jobs, ids)
+
+    async def list_jobs(
+        self, where: JobFilter, limit: int, before: UUID | None = None
+    ) -> list[JobInfo]:
+        return await self._do(inspect.list_jobs, where, limit, before)
+
+    async def ended(self, ids: Sequence[UUID]) -> list[JobInfo]:
+        return await self._do(inspect.ended, ids)
+
+    async def attempts(self, job_id: UUID) -> list[Attempt]:
+        return await self._do(inspect.attempts, job_id)
+
+    async def log_of(self, job_id: UUID, limit: int) -> list[LogEntry]:
+        return await self._do(inspect.log_of, job_id, limit)
+
+    async def queues(self) -> list[QueueInfo]:
+        return await self._do(inspect.queues)
+
+    async def _do(self, statement: Statement[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Carry out one statement at one moment; nothing is awaited while the lock is held."""
+        if self._latency is not None:
+            await self._latency()
+        with self._lock:
+            answer = statement(self._tables, self._now(), *args, **kwargs)
+        if self._latency is not None:
+            await self._latency()
+        return answer
+
+    def _commit(self, tables: Tables, now: datetime, connection: MemoryConnection) -> None:
+        self._tables = connection.commit(tables, now)
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,145 @@
+"""Where everything is: the tables of the design, as dictionaries of values that never change.
+
+A job's state is the dictionary its row is in. Rows are immutable and moved or replaced, never
+altered, so a copy of the dictionaries is a snapshot of everything.
+"""
+
+from dataclasses import dataclass, field, fields
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple, Self
+from uuid import UUID
+
+from detent.model.job import Attempt, LogEntry, NewJob, Progress
+from detent.model.state import State
+
+CANCEL: Final = "cancel"
+IDEMPOTENCY: Final = "idempotency"
+PAUSED: Final = "paused"
+REPLACES: Final = "replaces"
+UNIQUE: Final = "unique"
+UNKNOWN_TASK: Final = "unknown_task"
+
+
+class Job(NamedTuple):
+    """A job as it was enqueued; written once."""
+
+    new: NewJob
+    due_at: datetime
+    enqueued_at: datetime
+    idempotency_key: str | None = None
+    unique_key: str | None = None
+
+
+class Ready(NamedTuple):
+    """A place in a lane: what a claim looks at, and what goes wherever the job goes."""
+
+    id: UUID
+    lane: str
+    priority: int
+    due_at: datetime
+    hooks: int
+    attempt: int = 1
+    crashes: int = 0
+    generation: int = 1
+
+
+class Running(NamedTuple):
+    """A claim; `place` is where the job returns to when it is released."""
+
+    place: Ready
+    fence: int
+    node: UUID
+    claimed_at: datetime
+
+
+class Parked(NamedTuple):
+    """A job that is not to be claimed: paused, or waiting for something."""
+
+    place: Ready
+    reason: str
+    waits_for: UUID | None = None
+
+
+class Outcome(NamedTuple):
+    """How a job ended."""
+
+    id: UUID
+    state: State
+    generation: int
+    attempt: int
+    finished_at: datetime
+    fence: int | None = None
+    node: UUID | None = None
+    started_at: datetime | None = None
+    duration: timedelta | None = None
+    result: bytes | None = None
+    error: bytes | None = None
+    reason: str | None = None
+    superseded_by: UUID | None = None
+
+
+class Key(NamedTuple):
+    """Who holds a key; a business key has no end but its job's."""
+
+    job: UUID
+    expires_at: datetime | None
+
+
+class Node(NamedTuple):
+    """A node's row."""
+
+    incarnation: UUID
+    name: str
+    state: str
+    queues: dict[str, int]
+    host: str
+    pid: int
+    version: str
+    started_at: datetime
+    heartbeat_at: datetime
+    lease_until: datetime
+
+
+@dataclass(slots=True)
+class Tables:
+    """Everything the store remembers."""
+
+    fence: int = 0
+    job: dict[UUID, Job] = field(default_factory=dict)
+    ready: dict[UUID, Ready] = field(default_factory=dict)
+    running: dict[UUID, Running] = field(default_factory=dict)
+    parked: dict[UUID, Parked] = field(default_factory=dict)
+    outcome: dict[UUID, Outcome] = field(default_factory=dict)
+    attempts: dict[UUID, tuple[Attempt, ...]] = field(default_factory=dict)
+    keys: dict[tuple[str, str], Key] = field(default_factory=dict)
+    signals: dict[tuple[UUID, str], str | None] = field(default_factory=dict)
+    """(job, kind) to the reason: a message is for a job, whichever claim runs it."""
+    progress: dict[UUID, Progress] = field(default_factory=dict)
+    log: dict[UUID, tuple[LogEntry, ...]] = field(default_factory=dict)
+    nodes: dict[UUID, Node] = field(default_factory=dict)
+    queues: dict[str, bool] = field(default_factory=dict)
+    """Queue to whether it is paused."""
+
+    def snapshot(self) -> Self:
+        """Return a copy that later writes to either side leave alone."""
+        return type(self)(**{each.name: _copied(getattr(self, each.name)) for each in fields(self)})
+
+    def state_of(self, job_id: UUID) -> State:
+        """Return the state that the place of a known job's row means."""
+        if (outcome := self.outcome.get(job_id)) is not None:
+            return outcome.state
+        if job_id in self.running:
+            return State.RUNNING
+        if job_id in self.ready:
+            return State.PENDING
+        return State.PAUSED if self.parked[job_id].reason == PAUSED else State.WAITING
+
+    def place_of(self, job_id: UUID) -> Ready:
+        """Return the place that a live job has, or will have again."""
+        if job_id in self.ready:
+            return self.ready[job_id]
+        return (self.running.get(job_id) or self.parked[job_id]).place
+
+
+def _copied(value: Any) -> Any:
+    return dict(value) if isinstance(value, dict) else value

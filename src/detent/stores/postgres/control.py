@@ -1,0 +1,159 @@
+"""Lets people change what jobs do, one by one or by the page."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from detent.errors import Conflict, JobNotFound, KeyTaken
+from detent.model.job import Hook, JobFilter, JobInfo
+from detent.model.state import IllegalMove, State, Verb, move, sources
+from detent.spi.notifier import Hint, SignalHint, Wake
+from detent.spi.store import Change
+from detent.stores.postgres.database import Connection
+from detent.stores.postgres.finish import after_end
+from detent.stores.postgres.inspect import Inspecting
+from detent.stores.postgres.notifier import PostgresNotifier
+
+MAX_ROUNDS: Final = 10
+
+
+class Controlling(Inspecting):
+    """The part of the store that `ControlStore` describes."""
+
+    notifier: PostgresNotifier
+
+    async def control_job(self, verb: Verb, job_id: UUID, change: Change) -> State:
+        """See `ControlStore.control_job`."""
+        for _ in range(MAX_ROUNDS):
+            known = await self.get_jobs([job_id])
+            if not known:
+                raise JobNotFound(job_id)
+            target = _check(known[0], verb, change)
+            generation = known[0].generation
+            if await self._apply(verb, [job_id], generation, known[0].state, change):
+                # A running job is only asked to stop; it is its node that cancels it.
+                asked = verb is Verb.CANCEL and known[0].state is State.RUNNING
+                return State.RUNNING if asked else target
+        raise Conflict(job_id, verb, "moving too fast; try again")
+
+    async def control_page(self, verb: Verb, where: JobFilter, limit: int, change: Change) -> int:
+        """See `ControlStore.control_page`."""
+        allowed = sources(verb)
+        states = tuple(state for state in where.states or allowed if state in allowed)
+        moved = 0
+        for state in states:
+            page = JobFilter(
+                (state,), where.task, where.queue, where.tag, where.key, where.since, where.until
+            )
+            before: UUID | None = None
+            while moved < limit:
+                ids = await self.matching(page, limit - moved, before)
+                if not ids:
+                    break
+                before = ids[-1]
+                moved += await self._apply_each(verb, sorted(ids), state, change)
+        return moved
+
+    async def _apply_each(
+        self, verb: Verb, ids: list[UUID], state: State, change: Change
+    ) -> int:
+        """Apply a verb to many; a job whose key is taken does not stop the others."""
+        try:
+            return await self._apply(verb, ids, None, state, change)
+        except KeyTaken:
+            if len(ids) == 1:
+                return 0
+        middle = len(ids) // 2
+        first = await self._apply_each(verb, ids[:middle], state, change)
+        return first + await self._apply_each(verb, ids[middle:], state, change)
+
+    async def _apply(
+        self, verb: Verb, ids: list[UUID], generation: int | None, state: State, change: Change
+    ) -> int:
+        """Run the statement of a verb for jobs in a state; return how many it moved."""
+        name, args = _statement(verb, state, change)
+
+        async def work(connection: Connection) -> tuple[int, list[Wake]]:
+            rows = await connection.fetch(self.database.sql(name), ids, generation, *args)
+            if name == "request_cancel":
+                # Asked before is done, for one job; for a page only new requests count.
+                count = sum(row["new"] for row in rows) if generation is None else len(rows)
+                return count, [SignalHint(row["node"]) for row in rows]
+            return len(rows), await self._follow_up(connection, verb, rows)
+
+        count, wakes = await self.database.transact(work)
+        self.notifier.publish(list(dict.fromkeys(wakes)))
+        return count
+
+    async def _follow_up(
+        self, connection: Connection, verb: Verb, rows: Sequence[Any]
+    ) -> list[Wake]:
+        """Do what the hooks of moved jobs ask for; return who has to be told."""
+        hooked = sorted(row["id"] for row in rows if row["hooks"])
+        if verb is Verb.CANCEL and hooked:
+            woken = await after_end(self.database, connection, hooked)
+            return [Hint(row["lane"]) for row in woken]
+        if verb is Verb.RETRY:
+            for row in rows:
+                if row["hooks"] & Hook.KEY and row["unique_key"] is not None:
+                    await self._take_key_again(connection, row["id"], row["unique_key"])
+        if verb in (Verb.CANCEL, Verb.PAUSE):
+            return []
+        return [Hint(row["lane"], row["priority"], row["due_at"], row["id"]) for row in rows]
+
+    async def _take_key_again(self, connection: Connection, job_id: UUID, key: str) -> None:
+        if not await connection.fetch(self.database.sql("reserve_unique_key"), key, job_id):
+            holder = await connection.fetch(self.database.sql("find_key"), "unique", key)
+            raise KeyTaken(key, holder[0]["job"] if holder else job_id)
+
+    async def delete_page(self, where: JobFilter, limit: int) -> int:
+        """See `ControlStore.delete_page`."""
+        terminal = (State.SUCCEEDED, State.FAILED, State.CANCELED)
+        states = tuple(state for state in where.states or terminal if state in terminal)
+        if not states:
+            return 0
+        page = JobFilter(
+            states, where.task, where.queue, where.tag, where.key, where.since, where.until
+        )
+        ids = await self.matching(page, limit)
+        return len(await self.database.fetch("delete_jobs", sorted(ids))) if ids else 0
+
+    async def pause_queue(self, queue: str) -> None:
+        """See `ControlStore.pause_queue`."""
+        await self.database.fetch("pause_queue", queue)
+
+    async def resume_queue(self, queue: str) -> None:
+        """See `ControlStore.resume_queue`."""
+        await self.database.fetch("resume_queue", queue)
+        self.notifier.publish([Hint(queue)])
+
+
+def _check(job: JobInfo, verb: Verb, change: Change) -> State:
+    """Return the state that follows, or raise `Conflict`."""
+    if change.expected is not None and job.state is not change.expected:
+        raise Conflict(job.id, verb, f"{job.state}, not {change.expected}")
+    if change.generation is not None and job.generation != change.generation:
+        raise Conflict(job.id, verb, f"in generation {job.generation}, not {change.generation}")
+    try:
+        return move(job.state, verb)
+    except IllegalMove as error:
+        raise Conflict(job.id, verb, str(job.state)) from error
+
+
+def _statement(verb: Verb, state: State, change: Change) -> tuple[str, tuple[Any, ...]]:
+    """Return the statement that moves jobs out of a state, and what it takes besides the ids."""
+    match verb:
+        case Verb.CANCEL if state is State.RUNNING:
+            return "request_cancel", (change.reason,)
+        case Verb.CANCEL:
+            return "cancel_jobs", (change.reason, None)
+        case Verb.PAUSE:
+            return "pause_jobs", ()
+        case Verb.RESUME:
+            return "resume_jobs", ()
+        case Verb.RESCHEDULE:
+            delay = change.delay.total_seconds() if change.delay else 0.0
+            return "reschedule_jobs", (change.due_at, delay)
+        case Verb.RETRY:
+            return "retry_jobs", ()
+    raise ValueError(f"{verb} is not for people to use")

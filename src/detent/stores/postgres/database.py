@@ -1,0 +1,236 @@
+"""Connections: lazy pools keyed by process and event loop, so forks, threads and tests just work.
+
+The pool is our own since ours can be simple: the statements of this package leave no session
+state behind, so a returned connection needs no reset (the driver's pool sends one each time).
+"""
+
+import asyncio
+import os
+import random
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, TypeVar
+
+import asyncpg
+
+from detent.errors import ConfigError
+from detent.stores.postgres.failures import DRIVER_ERRORS, is_passing, is_retryable, translate
+from detent.stores.postgres.statements import check_schema_name, statement
+
+Connection = asyncpg.Connection
+Result = TypeVar("Result")
+
+# Every statement of this package finds its rows by index. A plan that was cached while the
+# tables were empty must not go on reading them whole when they are full. These are hints to the
+# planner only; behind a pooler, where they cannot be set, statements are planned anew each time.
+PLANNER: Final = {
+    "jit": "off",
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+}
+MAX_TRIES: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """How to reach the database."""
+
+    url: str
+    schema: str = "detent"
+    pool_size: int = 10
+    pooler: bool | None = None
+    """Whether a transaction pooler stands in between; None finds out."""
+    timeout: timedelta = timedelta(seconds=30)
+
+    def __post_init__(self) -> None:
+        check_schema_name(self.schema)
+        if self.pool_size < 1:
+            raise ConfigError(f"[store] pool_size = {self.pool_size}: must be at least 1")
+
+
+class Pool:
+    """Connections of one event loop; the one used last is used next, so that few stay warm."""
+
+    def __init__(self, connect: Callable[[], Awaitable[Connection]], size: int) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._connect = connect
+        self._size = size
+        self._open = 0
+        self._idle: list[Connection] = []
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._closed = False
+
+    async def acquire(self) -> Connection:
+        """Return a connection that nobody else uses."""
+        while True:
+            while self._idle:
+                connection = self._idle.pop()
+                if not connection.is_closed():
+                    return connection
+                self._open -= 1
+            if self._open < self._size:
+                self._open += 1
+                try:
+                    return await self._connect()
+                except BaseException:
+                    self._open -= 1
+                    self._wake()
+                    raise
+            waiter = self.loop.create_future()
+            self._waiters.append(waiter)
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                # A wake-up that came with the cancellation belongs to somebody else.
+                if waiter.done() and not waiter.cancelled():
+                    self._wake()
+                raise
+
+    def release(self, connection: Connection) -> None:
+        """Take a connection back; a broken one is dropped."""
+        if connection.is_closed() or self._closed:
+            connection.terminate()
+            self._open -= 1
+        else:
+            self._idle.append(connection)
+        self._wake()
+
+    def _wake(self) -> None:
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
+    async def close(self) -> None:
+        """Close what is idle now, and the rest when it comes back."""
+        self._closed = True
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            self._open -= 1
+            try:
+                await connection.close(timeout=2)
+            except DRIVER_ERRORS:
+                connection.terminate()
+
+
+class Database:
+    """Runs named statements, with timeouts, our errors, and another try after a deadlock."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._pools: dict[tuple[int, int], Pool] = {}
+        self._pooler = address.pooler
+
+    def sql(self, name: str) -> str:
+        """Return the text of a statement for this database's schema."""
+        return statement(name, self.address.schema)
+
+    def pool(self) -> Pool:
+        """Return the pool of this process and event loop."""
+        loop = asyncio.get_running_loop()
+        key = (os.getpid(), id(loop))
+        pool = self._pools.get(key)
+        if pool is None or pool.loop is not loop:
+            # Pools of closed loops and of a parent process are not ours to close: drop them.
+            self._pools = {k: p for k, p in self._pools.items() if not p.loop.is_closed()}
+            pool = self._pools[key] = Pool(self.connect, self.address.pool_size)
+        return pool
+
+    async def connect(self) -> Connection:
+        """Return a new connection, set up for direct access or for a pooler as needed."""
+        if self._pooler is None:
+            self._pooler = await self._find_pooler()
+        timeout = self.address.timeout.total_seconds()
+        if self._pooler:
+            return await asyncpg.connect(
+                self.address.url, timeout=timeout, command_timeout=timeout, statement_cache_size=0
+            )
+        return await asyncpg.connect(
+            self.address.url,
+            timeout=timeout,
+            command_timeout=timeout,
+            server_settings={"application_name": "detent", **PLANNER},
+        )
+
+    async def _find_pooler(self) -> bool:
+        """Tell a pooler by its process id, which is not that of the server behind it."""
+        connection = await asyncpg.connect(
+            self.address.url,
+            timeout=self.address.timeout.total_seconds(),
+            statement_cache_size=0,
+        )
+        try:
+            server = await connection.fetchval("SELECT pg_backend_pid()")
+            return bool(server != connection.get_server_pid())
+        finally:
+            await connection.close()
+
+    async def fetch(self, name: str, *args: Any) -> list[asyncpg.Record]:
+        """Run one statement in a transaction of its own and return its rows."""
+        sql = self.sql(name)
+        for attempt in range(MAX_TRIES):
+            try:
+                pool = self.pool()
+                connection = await pool.acquire()
+                try:
+                    rows: list[asyncpg.Record] = await connection.fetch(sql, *args)
+                except BaseException as error:
+                    _drop_if_broken(connection, error)
+                    raise
+                finally:
+                    pool.release(connection)
+            except DRIVER_ERRORS as error:
+                if not is_retryable(error) or attempt == MAX_TRIES - 1:
+                    raise translate(error) from error
+                await asyncio.sleep(_backoff(attempt))
+            else:
+                return rows
+        raise AssertionError("the loop above returns or raises")
+
+    async def transact(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
+        """Run `work` in one transaction, again from the start after a deadlock."""
+        for attempt in range(MAX_TRIES):
+            try:
+                async with self.connection() as connection, connection.transaction():
+                    return await work(connection)
+            except DRIVER_ERRORS as error:
+                if not is_retryable(error) or attempt == MAX_TRIES - 1:
+                    raise translate(error) from error
+                await asyncio.sleep(_backoff(attempt))
+        raise AssertionError("the loop above returns or raises")
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """Lend a connection; the driver's errors pass through."""
+        pool = self.pool()
+        connection = await pool.acquire()
+        try:
+            yield connection
+        except BaseException as error:
+            _drop_if_broken(connection, error)
+            raise
+        finally:
+            pool.release(connection)
+
+    async def close(self) -> None:
+        """Close the pool of this process and event loop."""
+        key = (os.getpid(), id(asyncio.get_running_loop()))
+        pool = self._pools.pop(key, None)
+        if pool is not None and pool.loop is asyncio.get_running_loop():
+            await pool.close()
+
+
+def _drop_if_broken(connection: Connection, error: BaseException) -> None:
+    """A connection in the middle of something unknown cannot be used by anybody else."""
+    if isinstance(error, asyncio.CancelledError) or is_passing(error):
+        connection.terminate()
+
+
+def _backoff(attempt: int) -> float:
+    return random.uniform(0.5, 1.0) * 0.01 * (1 << attempt)

@@ -1,0 +1,187 @@
+"""Takes new jobs.
+
+Placing a keyed job takes several statements. They are written as a generator that yields
+statements and is sent their rows, so that the same steps serve this driver, a caller's own
+connection, and (with other executors) blocking drivers.
+"""
+
+import json
+from collections.abc import Generator, Sequence
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+import asyncpg
+
+from detent.errors import Conflict, StoreError
+from detent.model.job import Keys, NewJob, Placed
+from detent.stores.postgres.database import Connection, Database
+from detent.stores.postgres.failures import DRIVER_ERRORS, translate
+from detent.stores.postgres.notifier import notify_within
+
+_TAGS: Final = NewJob._fields.index("tags")
+_DELAY: Final = NewJob._fields.index("delay")
+MAX_ROUNDS: Final = 10
+
+
+class Step(NamedTuple):
+    """A statement to run, by name, with its arguments."""
+
+    name: str
+    args: tuple[Any, ...]
+
+
+Steps = Generator[Step, list[Any], Placed]
+
+
+class Enqueuing:
+    """The part of the store that `EnqueueStore` describes."""
+
+    database: Database
+
+    async def enqueue_jobs(self, jobs: Sequence[NewJob]) -> None:
+        """See `EnqueueStore.enqueue_jobs`."""
+        step = enqueue_step(jobs)
+        await self.database.fetch(step.name, *step.args)
+
+    async def enqueue_keyed(self, job: NewJob, keys: Keys) -> Placed:
+        """See `EnqueueStore.enqueue_keyed`."""
+
+        async def work(connection: Connection) -> Placed:
+            return await self._drive(connection, place_keyed(job, keys))
+
+        try:
+            return await self.database.transact(work)
+        except _TakenError as taken:
+            return taken.placed
+
+    async def enqueue_within(
+        self, connection: Any, jobs: Sequence[NewJob], keys: Keys | None
+    ) -> list[Placed]:
+        """See `EnqueueStore.enqueue_within`."""
+        if not isinstance(connection, (asyncpg.Connection, asyncpg.pool.PoolConnectionProxy)):
+            raise StoreError(
+                f"within= takes an asyncpg connection to this database, not {type(connection)!r}"
+            )
+        if not connection.is_in_transaction():
+            raise StoreError("within= needs a connection with an open transaction")
+        try:
+            if keys is None:
+                step = enqueue_step(jobs)
+                await connection.fetch(self.database.sql(step.name), *step.args)
+                placed = [Placed(job.id, created=True) for job in jobs]
+            else:
+                placed = [await self._place_within(connection, jobs[0], keys)]
+            await notify_within(connection, self.database, [job.id for job in jobs])
+        except DRIVER_ERRORS as error:
+            raise translate(error) from error
+        return placed
+
+    async def _place_within(self, connection: Connection, job: NewJob, keys: Keys) -> Placed:
+        try:
+            # A savepoint: a key that is taken undoes the other key, not the caller's work.
+            async with connection.transaction():
+                return await self._drive(connection, place_keyed(job, keys))
+        except _TakenError as taken:
+            return taken.placed
+
+    async def _drive(self, connection: Connection, steps: Steps) -> Placed:
+        """Run the steps of a generator on a connection."""
+        rows: list[Any] | None = None
+        while True:
+            try:
+                step = next(steps) if rows is None else steps.send(rows)
+            except StopIteration as done:
+                placed: Placed = done.value
+                return placed
+            rows = await connection.fetch(self.database.sql(step.name), *step.args)
+
+
+class _TakenError(Exception):
+    """Carries the answer out of a transaction that must be undone."""
+
+    def __init__(self, placed: Placed) -> None:
+        super().__init__()
+        self.placed = placed
+
+
+def enqueue_step(jobs: Sequence[NewJob]) -> Step:
+    """Return the statement that stores these jobs."""
+    if len(jobs) == 1:
+        return Step("enqueue_job", _row(jobs[0]))
+    return Step("enqueue_jobs", tuple(zip(*map(_row, jobs), strict=True)))
+
+
+def _row(job: NewJob) -> tuple[Any, ...]:
+    """Return a job as the arguments of the enqueue statements."""
+    if job.tags is None and job.delay is not None:
+        return job
+    row: list[Any] = list(job)
+    row[_TAGS] = None if job.tags is None else json.dumps(job.tags)
+    row[_DELAY] = job.delay or 0.0
+    return tuple(row)
+
+
+def place_keyed(job: NewJob, keys: Keys) -> Steps:
+    """Yield the statements that place a job with keys; return what it came to."""
+    if keys.idempotency is not None:
+        taken = yield from _take_idempotency_key(job.id, keys)
+        if taken is not None:
+            return Placed(taken, created=False)
+    waits_for: UUID | None = None
+    if keys.unique is not None:
+        waits_for = yield from _take_unique_key(job.id, keys.unique, keys.on_conflict)
+    yield Step("enqueue_keyed_job", (*_row(job), keys.idempotency, keys.unique, waits_for))
+    return Placed(job.id, created=True)
+
+
+def _take_idempotency_key(job_id: UUID, keys: Keys) -> Generator[Step, list[Any], UUID | None]:
+    """Return the job that holds the key already, or None when it is ours now."""
+    for _ in range(MAX_ROUNDS):
+        ttl = keys.idempotency_ttl.total_seconds()
+        if (yield Step("reserve_idempotency_key", (keys.idempotency, job_id, ttl))):
+            return None
+        holders = yield Step("find_key", ("idempotency", keys.idempotency))
+        if holders:
+            holder: UUID = holders[0]["job"]
+            return holder
+    raise Conflict(job_id, "enqueue", "racing for its idempotency key")
+
+
+def _take_unique_key(
+    job_id: UUID, key: str, on_conflict: str
+) -> Generator[Step, list[Any], UUID | None]:
+    """Take a business key, from its holder if need be; return the job to wait for, if any."""
+    for _ in range(MAX_ROUNDS):
+        if (yield Step("reserve_unique_key", (key, job_id))):
+            return None
+        holders = yield Step("find_key", ("unique", key))
+        if not holders:
+            continue
+        holder: UUID = holders[0]["job"]
+        if holder == job_id:
+            return None
+        if on_conflict != "replace":
+            taken = key if on_conflict == "raise" else None
+            raise _TakenError(Placed(holder, created=False, taken_key=taken))
+        displaced, waits_for = yield from _displace(holder, job_id)
+        if displaced and (yield Step("pass_unique_key", (key, holder, job_id))):
+            return waits_for
+    raise Conflict(job_id, "enqueue", "racing for its business key")
+
+
+def _displace(
+    holder: UUID, successor: UUID
+) -> Generator[Step, list[Any], tuple[bool, UUID | None]]:
+    """Cancel the holder of a key; return whether it worked and what its successor waits for.
+
+    The holder's own row is locked before the key, in the order in which finishing jobs lock.
+    """
+    reason = f"replaced by {successor}"
+    canceled = yield Step("cancel_jobs", ([holder], None, reason, successor))
+    if canceled:
+        # A replacement that was itself still waiting hands its wait on.
+        waits_for: UUID | None = canceled[0]["waits_for"]
+        return True, waits_for
+    if (yield Step("request_cancel", ([holder], None, reason))):
+        return True, holder
+    return False, None

@@ -1,0 +1,51 @@
+"""Turns the driver's errors into ours, by code and never by text."""
+
+import asyncio
+from typing import Final
+
+import asyncpg
+
+from detent.errors import SchemaMismatch, StoreError, StoreUnavailable
+
+UNIQUE_VIOLATION: Final = "23505"
+FOREIGN_KEY_VIOLATION: Final = "23503"
+# Deadlock and serialization failure: the statement did nothing and can be tried again.
+RETRYABLE: Final = ("40P01", "40001")
+# Undefined table, column, schema or function: the schema is not the one this code knows.
+_SCHEMA: Final = ("42P01", "42703", "3F000", "42883")
+# Connection exceptions, shutdowns, recovery, too many connections, lock and query timeouts,
+# read-only after a failover: all of them may pass.
+_PASSING: Final = ("08", "57P", "53300", "55P03", "57014", "25006")
+
+DRIVER_ERRORS: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+
+
+def translate(error: BaseException) -> StoreError:
+    """Return our error for one of `DRIVER_ERRORS`; the caller raises it from that one."""
+    code = getattr(error, "sqlstate", None) or ""
+    if code in _SCHEMA:
+        return SchemaMismatch(
+            f"the database has no Detent schema of this version ({error}); run: detent migrate"
+        )
+    if is_passing(error):
+        return StoreUnavailable(f"the database cannot be reached: {_describe(error)}")
+    return StoreError(f"the database refused: {_describe(error)} (SQLSTATE {code or 'none'})")
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether the same call may well succeed later."""
+    if isinstance(error, (OSError, TimeoutError, asyncio.IncompleteReadError)):
+        return True
+    if isinstance(error, asyncpg.InterfaceError) and not isinstance(error, ValueError):
+        # "connection is closed" and its kin; a DataError is an InterfaceError and a ValueError.
+        return True
+    return (getattr(error, "sqlstate", None) or "").startswith(_PASSING)
+
+
+def is_retryable(error: BaseException) -> bool:
+    """Whether a transaction was rolled back only because of others."""
+    return getattr(error, "sqlstate", None) in RETRYABLE
+
+
+def _describe(error: BaseException) -> str:
+    return str(error).strip() or type(error).__name__

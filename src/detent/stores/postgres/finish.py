@@ -1,0 +1,79 @@
+"""Takes the ends of claims."""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from detent.model.job import Completion, Settlement
+from detent.spi.notifier import Hint
+from detent.stores.postgres.database import Connection, Database
+from detent.stores.postgres.notifier import PostgresNotifier
+
+
+class Finishing:
+    """The part of the store that `FinishStore` describes."""
+
+    database: Database
+    notifier: PostgresNotifier
+
+    async def finish_jobs(self, node: UUID, completions: Sequence[Completion]) -> list[UUID]:
+        """See `FinishStore.finish_jobs`."""
+        columns = zip(*sorted(completions), strict=True)
+        rows = await self.database.fetch("finish_jobs", node, *columns)
+        return [row[0] for row in rows]
+
+    async def settle_jobs(self, node: UUID, settlements: Sequence[Settlement]) -> list[UUID]:
+        """See `FinishStore.settle_jobs`."""
+        rows = await self.database.fetch("settle_jobs", node, *_columns(settlements))
+        self._wake_for(rows)
+        return [row["id"] for row in rows]
+
+    async def finish_hooked(self, node: UUID, settlements: Sequence[Settlement]) -> list[UUID]:
+        """See `FinishStore.finish_hooked`."""
+
+        async def work(connection: Connection) -> tuple[list[Any], list[Any]]:
+            return await settle_hooked(self.database, connection, node, settlements)
+
+        rows, woken = await self.database.transact(work)
+        self._wake_for(rows)
+        self.notifier.publish([Hint(row["lane"]) for row in woken])
+        return [row["id"] for row in rows]
+
+    def _wake_for(self, rows: Sequence[Any]) -> None:
+        """Tell the nodes of jobs that went back; their floors may have passed the old place."""
+        self.notifier.publish(
+            [
+                Hint(row["lane"])
+                if row["delay"]
+                else Hint(row["lane"], row["priority"], row["due_at"], row["id"])
+                for row in rows
+                if row["state"] == "pending"
+            ]
+        )
+
+
+async def settle_hooked(
+    database: Database, connection: Connection, node: UUID, settlements: Sequence[Settlement]
+) -> tuple[list[Any], list[Any]]:
+    """Settle jobs with hooks inside a transaction; return the settled rows and the woken ones.
+
+    Each step is a statement of its own, so that it sees what was committed while the step before
+    waited for its locks: a replacement that was parked meanwhile is not overlooked.
+    """
+    rows = await connection.fetch(database.sql("settle_jobs"), node, *_columns(settlements))
+    ended = sorted(row["id"] for row in rows if row["state"] not in ("pending", "waiting"))
+    if not ended:
+        return rows, []
+    return rows, await after_end(database, connection, ended)
+
+
+async def after_end(database: Database, connection: Connection, ended: list[UUID]) -> list[Any]:
+    """Do what hooks ask for when jobs have ended; return the rows of the jobs that it woke."""
+    await connection.fetch(database.sql("release_unique_keys"), ended)
+    return list(await connection.fetch(database.sql("wake_waiting"), ended))
+
+
+def _columns(settlements: Sequence[Settlement]) -> list[Sequence[Any]]:
+    """Return the columns of the settle statement, the rows in id order."""
+    rows = sorted(settlements, key=lambda settlement: settlement.id)
+    return list(zip(*rows, strict=True))

@@ -1,0 +1,98 @@
+"""Answers questions, without locks."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from detent.model.job import Attempt, JobFilter, JobInfo, LogEntry, needs_of
+from detent.model.state import State
+from detent.spi.store import QueueInfo
+from detent.stores.postgres.database import Database
+
+_HIGHEST: Final = UUID(int=(1 << 128) - 1)
+_LOWEST: Final = UUID(int=0)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_OTHER_NAMES: Final = ("id", "state", "duration", "lane", "tags")
+
+
+class Inspecting:
+    """The part of the store that `InspectStore` describes."""
+
+    database: Database
+
+    async def get_jobs(self, ids: Sequence[UUID]) -> list[JobInfo]:
+        """See `InspectStore.get_jobs`."""
+        rows = await self.database.fetch("get_jobs", list(ids))
+        known = {row["id"]: _job_info(row) for row in rows if row["state"] is not None}
+        return [known[job_id] for job_id in ids if job_id in known]
+
+    async def list_jobs(
+        self, where: JobFilter, limit: int, before: UUID | None = None
+    ) -> list[JobInfo]:
+        """See `InspectStore.list_jobs`."""
+        return await self.get_jobs(await self.matching(where, limit, before))
+
+    async def matching(
+        self, where: JobFilter, limit: int, before: UUID | None = None
+    ) -> list[UUID]:
+        """Return the ids of matching jobs, the newest first."""
+        rows = await self.database.fetch(
+            "matching_jobs",
+            [str(state) for state in where.states],
+            where.task,
+            where.queue,
+            where.tag,
+            where.key,
+            _lowest_id(where.since),
+            _highest_id(where.until),
+            before or _HIGHEST,
+            limit,
+        )
+        return [row["id"] for row in rows]
+
+    async def ended(self, ids: Sequence[UUID]) -> list[JobInfo]:
+        """See `InspectStore.ended`."""
+        rows = await self.database.fetch("ended_jobs", list(ids))
+        return await self.get_jobs([row["id"] for row in rows]) if rows else []
+
+    async def attempts(self, job_id: UUID) -> list[Attempt]:
+        """See `InspectStore.attempts`."""
+        return [Attempt(**row) for row in await self.database.fetch("attempts", job_id)]
+
+    async def log_of(self, job_id: UUID, limit: int) -> list[LogEntry]:
+        """See `InspectStore.log_of`."""
+        return [LogEntry._make(row) for row in await self.database.fetch("log_of", job_id, limit)]
+
+    async def queues(self) -> list[QueueInfo]:
+        """See `InspectStore.queues`."""
+        return [QueueInfo._make(row) for row in await self.database.fetch("queues")]
+
+
+def _job_info(row: Any) -> JobInfo:
+    names = JobInfo.__dataclass_fields__
+    same = {name: row[name] for name in names if name not in (*_OTHER_NAMES, "needs")}
+    duration = row["duration"]
+    return JobInfo(
+        id=row["id"],
+        state=State(row["state"]),
+        duration=None if duration is None else timedelta(seconds=duration),
+        needs=needs_of(row["lane"]),
+        tags=tuple(row["tags"] or ()),
+        **same,
+    )
+
+
+def _lowest_id(moment: datetime | None) -> UUID:
+    """Return the lowest id that can have been made at a moment."""
+    if moment is None:
+        return _LOWEST
+    return UUID(int=max((moment - _EPOCH) // timedelta(milliseconds=1), 0) << 80)
+
+
+def _highest_id(moment: datetime | None) -> UUID:
+    """Return the highest id that can have been made at a moment."""
+    if moment is None:
+        return _HIGHEST
+    next_tick = (moment - _EPOCH) // timedelta(milliseconds=1) + 1
+    return UUID(int=max((next_tick << 80) - 1, 0))

@@ -1,0 +1,194 @@
+"""Brings a database to the schema that this code knows, one numbered step at a time.
+
+Each step is one transaction that takes an advisory lock, looks again whether it is still to be
+done, does it and records it. So several may migrate at once, and one that was killed half-way is
+simply run again.
+"""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any, Final
+
+import asyncpg
+
+from detent.errors import SchemaMismatch
+from detent.stores.postgres.database import Connection, Database
+from detent.stores.postgres.failures import DRIVER_ERRORS, translate
+from detent.stores.postgres.statements import check_schema_name, qualify
+
+_FILE_NAME: Final = re.compile(r"V(\d{3})__(\w+)\.sql")
+_UNDEFINED: Final = ("42P01", "3F000")
+
+_PREPARE: Final = """
+CREATE SCHEMA IF NOT EXISTS "{schema}";
+CREATE TABLE IF NOT EXISTS detent.detent_schema_version (
+    version    integer     NOT NULL PRIMARY KEY,
+    name       text        NOT NULL,
+    checksum   text        NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step, as its file says."""
+
+    version: int
+    name: str
+    text: str
+
+    @property
+    def label(self) -> str:
+        """How people call it: `V001 core`."""
+        return f"V{self.version:03} {self.name}"
+
+    @property
+    def checksum(self) -> str:
+        """What is recorded, so that a step changed afterwards is noticed."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+def known_migrations() -> list[Migration]:
+    """Return the steps this code brings, in order."""
+    folder = files(__package__).joinpath("migrations")
+    steps = []
+    for entry in folder.iterdir():
+        if match := _FILE_NAME.fullmatch(entry.name):
+            text = entry.read_text(encoding="utf-8")
+            steps.append(Migration(int(match[1]), match[2], text))
+    return sorted(steps, key=lambda step: step.version)
+
+
+def migration_sql(schema: str = "detent") -> str:
+    """Return everything `migrate` would run on an empty database, for other tools."""
+    parts = [_prepare_sql(schema)]
+    for step in known_migrations():
+        record = (
+            f"INSERT INTO detent.detent_schema_version (version, name, checksum)\n"
+            f"VALUES ({step.version}, '{step.name}', '{step.checksum}');"
+        )
+        parts.append(f"BEGIN;\n{qualify(step.text, schema)}\n{qualify(record, schema)}\nCOMMIT;")
+    return "\n".join(parts)
+
+
+async def pending(url: str, schema: str = "detent") -> list[str]:
+    """Return the labels of the steps that `migrate` would take. Changes nothing."""
+    try:
+        connection = await asyncpg.connect(url, statement_cache_size=0)
+        try:
+            applied = await _applied(connection, schema)
+        finally:
+            await connection.close()
+    except DRIVER_ERRORS as error:
+        raise translate(error) from error
+    _check_history(applied)
+    return [step.label for step in known_migrations() if step.version not in applied]
+
+
+async def migrate(url: str, schema: str = "detent") -> list[str]:
+    """Take all steps that are still to be taken; return their labels."""
+    check_schema_name(schema)
+    done = []
+    try:
+        connection = await asyncpg.connect(url, statement_cache_size=0)
+        try:
+            _check_history(await _applied(connection, schema))
+            for step in known_migrations():
+                if await _take(connection, schema, step):
+                    done.append(step.label)
+        finally:
+            await connection.close()
+    except DRIVER_ERRORS as error:
+        raise translate(error) from error
+    return done
+
+
+async def _take(connection: Connection, schema: str, step: Migration) -> bool:
+    """Take one step unless somebody has taken it; return whether it was us."""
+    async with connection.transaction():
+        # For the length of the transaction, so that it works behind a pooler too.
+        await connection.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", f"detent migrate {schema}"
+        )
+        await connection.execute(_prepare_sql(schema))
+        if step.version in await _applied(connection, schema):
+            return False
+        await connection.execute(qualify(step.text, schema))
+        await connection.execute(
+            qualify(
+                "INSERT INTO detent.detent_schema_version (version, name, checksum)"
+                " VALUES ($1, $2, $3)",
+                schema,
+            ),
+            step.version,
+            step.name,
+            step.checksum,
+        )
+    return True
+
+
+def _prepare_sql(schema: str) -> str:
+    return qualify(_PREPARE, schema).format(schema=check_schema_name(schema))
+
+
+async def _applied(connection: Any, schema: str) -> dict[int, str]:
+    """Return version to checksum of the steps a database has taken; empty without a schema."""
+    query = "SELECT version, checksum FROM detent.detent_schema_version"
+    try:
+        # A savepoint, since a missing table would abort the caller's transaction.
+        async with connection.transaction():
+            rows = await connection.fetch(qualify(query, schema))
+    except asyncpg.PostgresError as error:
+        if error.sqlstate in _UNDEFINED:
+            return {}
+        raise
+    return {row["version"]: row["checksum"] for row in rows}
+
+
+def _check_history(applied: dict[int, str]) -> None:
+    """Refuse a database that is newer than this code, or was built by changed steps."""
+    known = {step.version: step for step in known_migrations()}
+    newer = sorted(version for version in applied if version not in known)
+    if newer:
+        raise SchemaMismatch(
+            f"the database has schema version {newer[-1]}, this code knows up to {max(known)}; "
+            "upgrade the package: pip install --upgrade detent"
+        )
+    for version, checksum in applied.items():
+        if known[version].checksum != checksum:
+            raise SchemaMismatch(
+                f"{known[version].label} in the database is not the one in this package; "
+                "restore the original file or ask for help before changing anything"
+            )
+
+
+async def check_version(database: Database) -> None:
+    """Raise `SchemaMismatch` unless the database has exactly the schema this code knows."""
+    schema = database.address.schema
+    try:
+        async with database.connection() as connection:
+            applied = await _applied(connection, schema)
+    except DRIVER_ERRORS as error:
+        raise translate(error) from error
+    _check_history(applied)
+    missing = [step.label for step in known_migrations() if step.version not in applied]
+    if missing:
+        what = "has no Detent schema" if not applied else f"lacks {', '.join(missing)}"
+        raise SchemaMismatch(f"the database {what}; run: detent migrate")
+
+
+
+
+async def drop(url: str, schema: str) -> None:
+    """Remove the schema and everything in it."""
+    try:
+        connection = await asyncpg.connect(url, statement_cache_size=0)
+        try:
+            await connection.execute(f'DROP SCHEMA IF EXISTS "{check_schema_name(schema)}" CASCADE')
+        finally:
+            await connection.close()
+    except DRIVER_ERRORS as error:
+        raise translate(error) from error

@@ -1,0 +1,71 @@
+"""Knows the nodes and their leases."""
+
+import json
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from detent.errors import Conflict
+from detent.spi.notifier import Hint
+from detent.spi.store import Beat, NodeIdentity, NodeInfo
+from detent.stores.postgres.database import Database
+from detent.stores.postgres.notifier import PostgresNotifier
+
+
+class Nodes:
+    """The part of the store that `NodeStore` describes."""
+
+    database: Database
+    notifier: PostgresNotifier
+
+    async def join(self, node: NodeIdentity, lease: timedelta) -> datetime:
+        """See `NodeStore.join`."""
+        rows = await self.database.fetch(
+            "join_node",
+            node.incarnation,
+            node.name,
+            node.host,
+            node.pid,
+            node.version,
+            json.dumps(dict(node.queues)),
+            sorted(node.capabilities),
+            sorted(node.roles),
+            json.dumps(dict(node.info)),
+            lease.total_seconds(),
+        )
+        if not rows:
+            raise Conflict(node.incarnation, "join", "no longer active")
+        now: datetime = rows[0]["now"]
+        return now
+
+    async def beat(self, node: UUID, lease: timedelta) -> Beat:
+        """See `NodeStore.beat`."""
+        rows = await self.database.fetch("beat_node", node, lease.total_seconds())
+        return Beat._make(rows[0])
+
+    async def drain(self, node: UUID) -> None:
+        """See `NodeStore.drain`."""
+        await self.database.fetch("drain_node", node)
+
+    async def leave(self, node: UUID) -> None:
+        """See `NodeStore.leave`."""
+        await self.database.fetch("leave_node", node)
+
+    async def nodes(self) -> list[NodeInfo]:
+        """See `NodeStore.nodes`."""
+        rows = await self.database.fetch("list_nodes")
+        return [NodeInfo._make(row)._replace(queues=json.loads(row["queues"])) for row in rows]
+
+    async def claims_of(self, node: UUID) -> list[tuple[UUID, int]]:
+        """See `NodeStore.claims_of`."""
+        rows = await self.database.fetch("claims_of", node)
+        return [(row["id"], row["fence"]) for row in rows]
+
+    async def release_claims(self, node: UUID, claims: Sequence[tuple[UUID, int]]) -> int:
+        """See `NodeStore.release_claims`."""
+        ids, fences = [claim[0] for claim in claims], [claim[1] for claim in claims]
+        rows = await self.database.fetch("release_claims", node, ids, fences)
+        self.notifier.publish(
+            [Hint(row["lane"], row["priority"], row["due_at"], row["id"]) for row in rows]
+        )
+        return len(rows)

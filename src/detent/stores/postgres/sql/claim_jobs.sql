@@ -1,0 +1,83 @@
+-- Move the best due jobs from ready to running in a node's name.
+-- $1 node incarnation
+-- $2 lanes  $3 their queues  $4 room in each: arrays of one length
+-- $5 due times  $6 ids: where scans begin, five priorities for each lane
+-- $7 limit in all  $8 boost interval in seconds, 0 = off  $9 largest payload to return
+WITH me AS MATERIALIZED (
+    -- A node that is dead or has run out of time cannot claim. Locking its row keeps it from
+    -- being declared dead between this look and our commit. FOR KEY SHARE lets heartbeats pass.
+    -- The clock is read once, as a value: a volatile function cannot bound an index scan.
+    SELECT clock_timestamp() AS now
+    FROM detent.detent_node
+    WHERE incarnation = $1 AND state = 'active' AND lease_until > clock_timestamp()
+    FOR KEY SHARE
+), taken AS (
+    -- By ctid: 5-10 % faster than joining on the id (measured).
+    DELETE FROM detent.detent_ready
+    WHERE ctid = ANY (ARRAY(
+        SELECT best.row
+        FROM me
+        CROSS JOIN LATERAL unnest($2::text[], $3::text[], $4::integer[])
+            WITH ORDINALITY AS scan (lane, queue, room, number)
+        CROSS JOIN LATERAL (
+            -- Within one priority the order is the due time, so the head of each priority by
+            -- index, merged, is the exact order with ageing at any length of the queue.
+            SELECT head.row
+            FROM generate_series(0, 4) AS level (priority)
+            CROSS JOIN LATERAL (
+                SELECT ready.ctid AS row, ready.due_at, ready.id
+                FROM detent.detent_ready AS ready
+                WHERE ready.lane = scan.lane
+                    AND ready.priority = level.priority::smallint
+                    -- The floor: behind the dead rows that a long transaction keeps from
+                    -- vacuum. Never within the last second, for an enqueue that commits late.
+                    AND (ready.due_at, ready.id) >= (
+                        least(
+                            ($5::timestamptz[])[(scan.number - 1) * 5 + level.priority + 1],
+                            me.now - interval '1 second'
+                        ),
+                        ($6::uuid[])[(scan.number - 1) * 5 + level.priority + 1]
+                    )
+                    AND ready.due_at <= me.now
+                ORDER BY ready.due_at, ready.id
+                LIMIT scan.room
+                FOR UPDATE SKIP LOCKED
+            ) AS head
+            ORDER BY
+                level.priority + CASE WHEN $8::float8 > 0 THEN
+                    floor(extract(epoch FROM me.now - head.due_at)::float8 / $8) ELSE 0 END DESC,
+                head.due_at,
+                head.id
+            LIMIT scan.room
+        ) AS best
+        WHERE NOT EXISTS (
+            SELECT 1 FROM detent.detent_queue AS queue
+            WHERE queue.name = scan.queue AND queue.paused_at IS NOT NULL
+        )
+        LIMIT $7
+    ))
+    RETURNING id, due_at, attempt, generation, priority, crashes, hooks, lane, limits
+), claimed AS (
+    INSERT INTO detent.detent_running (
+        id, fence, node, claimed_at, due_at, attempt, generation, priority, crashes, hooks, lane,
+        limits
+    )
+    -- One fence for the whole claim: with the id it is as unique, and costs one nextval.
+    SELECT id, (SELECT nextval('detent.detent_fence')), $1, (SELECT now FROM me), due_at, attempt,
+        generation, priority, crashes, hooks, lane, limits
+    FROM taken
+    RETURNING id, fence, due_at, attempt, generation, priority, crashes, hooks, lane
+)
+SELECT
+    claimed.id, claimed.fence, job.task, claimed.lane, claimed.priority, claimed.due_at,
+    claimed.attempt, claimed.crashes, claimed.generation, claimed.hooks,
+    -- The length of a stored value is known without reading it.
+    CASE WHEN octet_length(job.args) <= $9 THEN job.args END AS args,
+    job.codec, job.options, job.params, job.tags
+FROM claimed
+JOIN detent.detent_job AS job ON job.id = claimed.id
+ORDER BY
+    claimed.priority + CASE WHEN $8::float8 > 0 THEN
+        floor(extract(epoch FROM (SELECT now FROM me) - claimed.due_at)::float8 / $8) ELSE 0 END DESC,
+    claimed.due_at,
+    claimed.id

@@ -1,0 +1,16 @@
+-- Delete ended jobs with all that belongs to them. Jobs that have not ended are left alone.
+-- $1 ids
+WITH ended AS (
+    DELETE FROM detent.detent_outcome WHERE id = ANY($1::uuid[]) RETURNING id
+), job AS (
+    DELETE FROM detent.detent_job WHERE id IN (SELECT id FROM ended)
+    RETURNING id, idempotency_key
+), attempts AS (
+    DELETE FROM detent.detent_attempt WHERE id IN (SELECT id FROM ended)
+), lines AS (
+    DELETE FROM detent.detent_log WHERE id IN (SELECT id FROM ended)
+), keys AS (
+    DELETE FROM detent.detent_key AS held USING job
+    WHERE held.kind = 'idempotency' AND held.key = job.idempotency_key AND held.job = job.id
+)
+SELECT id FROM ended

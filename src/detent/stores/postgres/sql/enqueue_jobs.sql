@@ -1,0 +1,32 @@
+-- Store new jobs: the full row once, and a narrow row where claims look.
+-- $1 id  $2 task  $3 queue  $4 lane  $5 priority  $6 delay in seconds  $7 due_at or NULL
+-- $8 args  $9 codec  $10 options  $11 params  $12 tags as JSON or NULL  $13 hooks
+-- $14 principal  $15 trace: one array each.
+WITH job AS (
+    INSERT INTO detent.detent_job (
+        id, task, queue, lane, priority, due_at, enqueued_at, args, codec, options, params, tags,
+        hooks, principal, trace
+    )
+    SELECT
+        new.id, new.task, new.queue, new.lane, new.priority,
+        -- Not now(): each row gets its own microsecond, so a batch keeps its order and the
+        -- floor of a scan can stand inside it.
+        coalesce(new.due_at, clock_timestamp() + new.delay * interval '1 second'),
+        clock_timestamp(), new.args, new.codec, new.options, new.params,
+        CASE WHEN new.tags IS NOT NULL
+            THEN ARRAY(SELECT json_array_elements_text(new.tags::json)) END,
+        new.hooks, new.principal, new.trace
+    FROM unnest(
+        $1::uuid[], $2::text[], $3::text[], $4::text[], $5::smallint[], $6::float8[],
+        $7::timestamptz[], $8::bytea[], $9::text[], $10::bytea[], $11::bytea[], $12::text[],
+        $13::smallint[], $14::text[], $15::text[]
+    ) AS new (
+        id, task, queue, lane, priority, delay, due_at, args, codec, options, params, tags,
+        hooks, principal, trace
+    )
+    -- An id that is known already was stored by an earlier try whose reply was lost.
+    ON CONFLICT (id) DO NOTHING
+    RETURNING id, lane, priority, due_at, hooks, limits
+)
+INSERT INTO detent.detent_ready (id, lane, priority, due_at, hooks, limits)
+SELECT id, lane, priority, due_at, hooks, limits FROM job

@@ -1,0 +1,3 @@
+-- All that is known about some jobs.
+-- $1 ids
+SELECT * FROM detent.detent_jobs WHERE id = ANY($1::uuid[])

@@ -1,0 +1,26 @@
+-- Register a start of a node, and let jobs go that waited for a node that knows their task.
+-- $1 incarnation  $2 name  $3 host  $4 pid  $5 version  $6 queues as JSON  $7 capabilities
+-- $8 roles  $9 info as JSON  $10 lease in seconds
+WITH node AS (
+    INSERT INTO detent.detent_node (
+        incarnation, name, state, lease_until, lease, heartbeat_at, started_at, host, pid, version,
+        queues, capabilities, roles, info
+    )
+    VALUES (
+        $1, $2, 'active', clock_timestamp() + $10::float8 * interval '1 second',
+        $10::float8 * interval '1 second', clock_timestamp(), clock_timestamp(), $3, $4, $5,
+        $6::text::jsonb, $7::text[], $8::text[], $9::text::jsonb
+    )
+    ON CONFLICT (incarnation) DO UPDATE
+    SET lease_until = excluded.lease_until, heartbeat_at = excluded.heartbeat_at
+    WHERE detent_node.state = 'active'
+    RETURNING heartbeat_at
+), woken AS (
+    DELETE FROM detent.detent_parked WHERE reason = 'unknown_task' RETURNING *
+), back AS (
+    INSERT INTO detent.detent_ready (
+        id, due_at, attempt, generation, priority, crashes, hooks, lane, limits
+    )
+    SELECT id, due_at, attempt, generation, priority, crashes, hooks, lane, limits FROM woken
+)
+SELECT heartbeat_at AS now FROM node

@@ -1,0 +1,14 @@
+-- Announce new jobs in the transaction that inserts them: delivered if and when it commits. One
+-- notification for each lane and priority, since a payload is limited; equal ones are sent once.
+-- $1 channel  $2 ids
+SELECT pg_notify($1, json_build_array(json_build_array(
+    first.lane, first.priority,
+    (extract(epoch FROM first.due_at) * 1000000)::bigint,
+    replace(first.id::text, '-', '')
+))::text)
+FROM (
+    SELECT DISTINCT ON (lane, priority) lane, priority, due_at, id
+    FROM detent.detent_ready
+    WHERE id = ANY($2::uuid[])
+    ORDER BY lane, priority, due_at, id
+) AS first

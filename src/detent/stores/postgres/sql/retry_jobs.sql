@@ -1,0 +1,22 @@
+-- Give ended jobs a new life: the outcome moves to the attempts, the generation grows by one.
+-- $1 ids  $2 generation or NULL for any
+WITH ended AS (
+    DELETE FROM detent.detent_outcome
+    WHERE id = ANY($1::uuid[]) AND ($2::integer IS NULL OR generation = $2)
+    RETURNING *
+), archived AS (
+    INSERT INTO detent.detent_attempt (
+        id, generation, number, kind, node, started_at, ended_at, error
+    )
+    SELECT id, generation, attempt, state, node, started_at, finished_at, error FROM ended
+), back AS (
+    INSERT INTO detent.detent_ready (id, due_at, generation, priority, hooks, lane, limits)
+    SELECT job.id, clock_timestamp(), ended.generation + 1, job.priority, job.hooks, job.lane,
+        job.limits
+    FROM ended
+    JOIN detent.detent_job AS job ON job.id = ended.id
+    RETURNING id, hooks, lane, priority, due_at
+)
+SELECT back.*, job.unique_key
+FROM back
+JOIN detent.detent_job AS job ON job.id = back.id

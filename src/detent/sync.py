@@ -1,0 +1,47 @@
+"""The blocking face of the client: one event loop on one thread, and no second implementation."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from detent.errors import WrongThread
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """Runs coroutines for blocking code; started when first needed, anew after a fork."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pid = -1
+        self._loop: asyncio.AbstractEventLoop | None = None
+        os.register_at_fork(after_in_child=self._forget)
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine and return what it returns."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run_coroutine_threadsafe(work, self._running_loop()).result()
+        work.close()
+        raise WrongThread(
+            "a blocking call on the thread of a running event loop would stop that loop; "
+            "use the awaitable form, or call it from another thread"
+        )
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None or self._pid != os.getpid():
+                self._pid = os.getpid()
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(
+                    target=self._loop.run_forever, name="detent-sync", daemon=True
+                ).start()
+            return self._loop
+
+    def _forget(self) -> None:
+        self._lock = threading.Lock()
+        self._loop = None

@@ -1,0 +1,278 @@
+"""What can run: functions declared as tasks, with their options, in a registry."""
+
+import difflib
+import inspect
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar
+
+from detent.config import check_name
+from detent.context import JobContext
+from detent.errors import ConfigError, UnknownTask
+from detent.model.job import Priority
+from detent.model.retry import Retry
+from detent.signature import Signature
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+ON_CONFLICT: Final = ("raise", "return", "replace")
+MAX_TIMEOUT: Final = timedelta(days=30)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOptions:
+    """How the jobs of a task run unless a caller says otherwise."""
+
+    queue: str = "default"
+    priority: Priority = Priority.NORMAL
+    retry: Retry = Retry()
+    timeout: timedelta | None = None
+    executor: str = "async"
+    needs: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    strict_result: bool = False
+    """Whether a result that cannot be stored fails the job instead of being dropped."""
+
+    def __post_init__(self) -> None:
+        check_name("queue", self.queue)
+        for capability in self.needs:
+            check_name("needs", capability)
+        if self.timeout is not None and not timedelta(0) < self.timeout <= MAX_TIMEOUT:
+            raise ConfigError(f"timeout = {self.timeout}: must be above 0, at most {MAX_TIMEOUT}")
+        if not isinstance(self.retry, Retry):
+            raise ConfigError(f"retry = {self.retry!r}: must be a Retry(...)")
+
+
+@dataclass(frozen=True, slots=True)
+class CallOptions:
+    """What one call says differently from its task."""
+
+    delay: timedelta | None = None
+    at: datetime | None = None
+    queue: str | None = None
+    priority: Priority | None = None
+    timeout: timedelta | None = None
+    retry: Retry | None = None
+    tags: tuple[str, ...] = ()
+    params: dict[str, Any] | None = None
+    needs: tuple[str, ...] | None = None
+    key: str | None = None
+    key_ttl: timedelta = timedelta(hours=24)
+    unique: str | None = None
+    on_conflict: str = "raise"
+    within: Any = None
+
+    def __post_init__(self) -> None:
+        if self.delay is not None and self.at is not None:
+            raise ConfigError("options(delay=..., at=...): give one of them, not both")
+        if self.delay is not None and self.delay < timedelta(0):
+            raise ConfigError(f"options(delay={self.delay}): must not be negative")
+        if self.at is not None and self.at.tzinfo is None:
+            raise ConfigError(f"options(at={self.at}): must have a time zone")
+        if self.on_conflict not in ON_CONFLICT:
+            raise ConfigError(
+                f"options(on_conflict={self.on_conflict!r}): must be {', '.join(ON_CONFLICT)}"
+            )
+        if self.retry is not None and (callable(self.retry.backoff) or self.retry.never):
+            raise ConfigError(
+                "options(retry=...): a function or exception classes cannot be stored with a job; "
+                "declare them with the task"
+            )
+
+
+class Enqueuer(Protocol):
+    """Where bound calls go; the client is one."""
+
+    async def enqueue(self, call: "BoundCall[R]") -> Any:
+        """Store a call as a job and return its handle."""
+
+    def enqueue_sync(self, call: "BoundCall[R]") -> Any:
+        """Do the same from blocking code."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundCall(Generic[R_co]):
+    """A task with arguments, ready to be enqueued."""
+
+    task: "Task[..., R_co]"
+    args: Sequence[Any]
+    kwargs: dict[str, Any]
+    options: CallOptions
+
+
+class Task(Generic[P, R_co]):
+    """A function that can be enqueued. Calling it just runs the function."""
+
+    def __init__(
+        self, function: Callable[..., Any], name: str, options: TaskOptions, enqueuer: Enqueuer
+    ) -> None:
+        self.function = function
+        self.name = name
+        self.options_declared = options
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.signature = Signature(function, JobContext)
+        self._enqueuer = enqueuer
+        self.__doc__ = function.__doc__
+        self.__name__ = getattr(function, "__name__", name)
+        self.__wrapped__ = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the function here and now."""
+        return self.function(*args, **kwargs)
+
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> BoundCall[R_co]:
+        """Return the call as a value, for `enqueue_many`."""
+        return BoundCall(self, args, kwargs, _NO_OPTIONS)
+
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> "JobHandle[R_co]":
+        """Store a job that makes this call; return when that is durable."""
+        handle: JobHandle[R_co] = await self._enqueuer.enqueue(self.bind(*args, **kwargs))
+        return handle
+
+    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> "JobHandle[R_co]":
+        """Store a job from blocking code."""
+        handle: JobHandle[R_co] = self._enqueuer.enqueue_sync(self.bind(*args, **kwargs))
+        return handle
+
+    def options(  # noqa: PLR0913  each is one thing a caller may say
+        self,
+        *,
+        delay: timedelta | None = None,
+        at: datetime | None = None,
+        queue: str | None = None,
+        priority: Priority | int | None = None,
+        timeout: timedelta | float | None = None,
+        retry: Retry | None = None,
+        tags: Sequence[str] = (),
+        params: dict[str, Any] | None = None,
+        needs: str | Sequence[str] | None = None,
+        key: str | None = None,
+        key_ttl: timedelta = timedelta(hours=24),
+        unique: str | None = None,
+        on_conflict: str = "raise",
+        within: Any = None,
+    ) -> "TaskWith[P, R_co]":
+        """Return this task with other options for the calls made through it."""
+        return TaskWith(
+            self,
+            CallOptions(
+                delay=delay,
+                at=at,
+                queue=None if queue is None else check_name("queue", queue),
+                priority=None if priority is None else as_priority(priority),
+                timeout=as_timeout(timeout),
+                retry=retry,
+                tags=tuple(tags),
+                params=params,
+                needs=None if needs is None else as_names("needs", needs),
+                key=key,
+                key_ttl=key_ttl,
+                unique=unique,
+                on_conflict=on_conflict,
+                within=within,
+            ),
+        )
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name}>"
+
+
+class TaskWith(Generic[P, R_co]):
+    """A task with options for one call."""
+
+    def __init__(self, task: Task[P, R_co], options: CallOptions) -> None:
+        self._task = task
+        self._options = options
+
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> BoundCall[R_co]:
+        """Return the call as a value, for `enqueue_many`."""
+        return replace(self._task.bind(*args, **kwargs), options=self._options)
+
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> "JobHandle[R_co]":
+        """Store a job that makes this call; return when that is durable."""
+        handle: JobHandle[R_co] = await self._task._enqueuer.enqueue(self.bind(*args, **kwargs))  # noqa: SLF001
+        return handle
+
+    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> "JobHandle[R_co]":
+        """Store a job from blocking code."""
+        handle: JobHandle[R_co] = self._task._enqueuer.enqueue_sync(self.bind(*args, **kwargs))  # noqa: SLF001
+        return handle
+
+
+class JobHandle(Protocol[R_co]):
+    """What an enqueue returns; `detent.Job` is one."""
+
+    id: Any
+    created: bool
+
+    def result(self, timeout: float | None = None) -> Awaitable[R_co]:
+        """Wait for the end of the job and return what the task returned."""
+
+    def cancel(self, reason: str | None = None) -> Awaitable[Any]:
+        """Cancel the job, or ask it to stop when it runs."""
+
+
+class Registry:
+    """The tasks that an app knows, by name. Nothing else is ever run."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, Task[..., Any]] = {}
+
+    def add(self, task: Task[..., Any]) -> None:
+        """Register a task under its name, which must be free."""
+        known = self._tasks.get(task.name)
+        if known is not None and known.function is not task.function:
+            raise ConfigError(f"two tasks are named {task.name!r}; give one of them another name=")
+        self._tasks[task.name] = task
+
+    def find(self, name: str) -> Task[..., Any] | None:
+        """Return the task of that name, or None."""
+        return self._tasks.get(name)
+
+    def get(self, name: str) -> Task[..., Any]:
+        """Return the task of that name, or raise `UnknownTask` with the nearest one."""
+        task = self._tasks.get(name)
+        if task is None:
+            nearest = difflib.get_close_matches(name, self._tasks, n=1)
+            raise UnknownTask(name, nearest[0] if nearest else None)
+        return task
+
+    def __iter__(self) -> Iterator[Task[..., Any]]:
+        return iter(self._tasks.values())
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+
+def as_priority(value: Priority | int) -> Priority:
+    """Return a priority, or raise `ConfigError` that lists them."""
+    try:
+        return Priority(value)
+    except ValueError:
+        known = ", ".join(f"{priority.name} {priority.value}" for priority in Priority)
+        raise ConfigError(f"priority = {value!r}: must be one of {known}") from None
+
+
+def as_timeout(value: timedelta | float | None) -> timedelta | None:
+    """Return a timeout given as a timedelta or in seconds."""
+    if value is None or isinstance(value, timedelta):
+        timeout = value
+    elif isinstance(value, (int, float)):
+        timeout = timedelta(seconds=value)
+    else:
+        raise ConfigError(f"timeout = {value!r}: must be a timedelta or seconds")
+    if timeout is not None and not timedelta(0) < timeout <= MAX_TIMEOUT:
+        raise ConfigError(f"timeout = {value!r}: must be above 0, at most {MAX_TIMEOUT}")
+    return timeout
+
+
+def as_names(kind: str, value: str | Sequence[str]) -> tuple[str, ...]:
+    """Return one name or several as a sorted tuple of valid names."""
+    names = (value,) if isinstance(value, str) else tuple(value)
+    return tuple(sorted({check_name(kind, name) for name in names}))
+
+
+_NO_OPTIONS: Final = CallOptions()

@@ -1,0 +1,70 @@
+"""The suite that every store must pass: what the promises of `detent.spi.store` mean, as tests.
+
+To check a store of your own, write a test module with one class and one fixture:
+
+    class TestMyStore(StoreConformance):
+        @pytest.fixture
+        async def store(self) -> AsyncIterator[Store]:
+            store = MyStore(...)      # empty, and of this test's own
+            await store.open()
+            yield store
+            await store.close()
+
+and run it with pytest, pytest-asyncio (`asyncio_mode = "auto"`) and hypothesis. A store that
+keeps only some of the protocols subclasses the classes of those instead. What needs a
+transaction of the caller's own is skipped unless the class overrides `caller_transaction`.
+
+No test sleeps: jobs are due in the past or the far future, and leases and keys that are to have
+run out are given no time to begin with.
+"""
+
+import pytest
+
+_MODULES = (
+    "claim",
+    "context",
+    "control",
+    "enqueue",
+    "finish",
+    "histories",
+    "inspect",
+    "keys",
+    "nodes",
+    "pages",
+)
+# A failing assertion should show its values, as in a test of one's own.
+pytest.register_assert_rewrite(*(f"{__name__}.{name}" for name in _MODULES))
+
+from detent.testing.conformance.claim import ClaimConformance  # noqa: E402
+from detent.testing.conformance.context import ContextConformance  # noqa: E402
+from detent.testing.conformance.control import ControlConformance  # noqa: E402
+from detent.testing.conformance.enqueue import EnqueueConformance  # noqa: E402
+from detent.testing.conformance.finish import FinishConformance  # noqa: E402
+from detent.testing.conformance.histories import HistoryConformance  # noqa: E402
+from detent.testing.conformance.inspect import InspectConformance  # noqa: E402
+from detent.testing.conformance.nodes import NodeConformance  # noqa: E402
+
+__all__ = [
+    "ClaimConformance",
+    "ContextConformance",
+    "ControlConformance",
+    "EnqueueConformance",
+    "FinishConformance",
+    "HistoryConformance",
+    "InspectConformance",
+    "NodeConformance",
+    "StoreConformance",
+]
+
+
+class StoreConformance(
+    EnqueueConformance,
+    ClaimConformance,
+    FinishConformance,
+    NodeConformance,
+    ContextConformance,
+    ControlConformance,
+    InspectConformance,
+    HistoryConformance,
+):
+    """All of it."""
