@@ -11,11 +11,12 @@ from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, overload
 
 from detent import logs
 from detent._engine.node import Node, NodeParts
-from detent.clock import SystemRuntime
 from detent.client import Client
+from detent.clock import SystemRuntime
 from detent.codecs import JsonCodec
-from detent.config import Config, redact
+from detent.config import Config
 from detent.context import JobContext
+from detent.databases import open_store
 from detent.errors import ConfigError
 from detent.events import Bus
 from detent.executors.thread import ThreadExecutor
@@ -27,8 +28,6 @@ from detent.spi.middleware import Middleware
 from detent.spi.notifier import Notifier
 from detent.spi.runtime import Runtime
 from detent.spi.store import NodeIdentity, Store
-from detent.stores.memory import MemoryStore
-from detent.stores.memory.notifier import MemoryNotifier
 from detent.sync import LoopThread
 from detent.tasks import BoundCall, Registry, Task, TaskOptions, as_names, as_priority, as_timeout
 from detent.version import __version__
@@ -37,8 +36,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 HookFunction = TypeVar("HookFunction", bound=Callable[[], Any])
-
-DEFAULT_RETRY: Final = Retry()
 
 
 class App:
@@ -99,20 +96,22 @@ class App:
         if self._client is None:
             store = self.store
             self._client = Client(
-                store,
-                self._notifier,
-                self.tasks,
-                self._codec,
-                self.config.limits,
-                self._runtime,
-                self.jobs,
+                store=store,
+                notifier=self._notifier,
+                registry=self.tasks,
+                codec=self._codec,
+                limits=self.config.limits,
+                runtime=self._runtime,
+                jobs=self.jobs,
             )
         return self._client
 
     # Declaring
 
     @overload
-    def task(self, function: Callable[Concatenate[JobContext, P], Awaitable[R]], /) -> Task[P, R]: ...
+    def task(
+        self, function: Callable[Concatenate[JobContext, P], Awaitable[R]], /
+    ) -> Task[P, R]: ...
     @overload
     def task(self, function: Callable[P, Awaitable[R]], /) -> Task[P, R]: ...
     @overload
@@ -131,7 +130,7 @@ class App:
         tags: Sequence[str] = ...,
         strict_result: bool = ...,
     ) -> "TaskDecorator": ...
-    def task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    def task(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
         """Declare a function as a task: `@app.task` or `@app.task(queue="mail", ...)`.
 
         The name is `module.function` unless `name=` is given. Async functions run on the event
@@ -157,7 +156,7 @@ class App:
         chosen = executor or ("async" if is_async else "thread")
         if (chosen == "async") is not is_async:
             kind = "async def" if is_async else "def"
-            raise ConfigError(f"executor = {chosen!r}: does not fit a function declared with {kind}")
+            raise ConfigError(f"executor = {chosen!r}: does not fit a function made with {kind}")
         if chosen not in EXECUTORS:
             raise ConfigError(f"executor = {chosen!r}: must be one of {', '.join(EXECUTORS)}")
         try:
@@ -353,75 +352,3 @@ class RunningNode:
         trace: TracebackType | None,
     ) -> None:
         await self.drain()
-
-
-def open_store(config: Config) -> tuple[Store, Notifier | None]:
-    """Return the store and the notifier that a URL names."""
-    url = config.store.url
-    scheme = url.partition(":")[0].partition("+")[0]
-    if scheme in ("postgresql", "postgres"):
-        return _postgres(config)
-    if scheme == "memory":
-        return MemoryStore(), MemoryNotifier()
-    raise ConfigError(
-        f"[store] url = {redact(url)!r}: {scheme!r} is no known store; "
-        "known are postgresql://user@host/database (pip install 'detent[postgres]') and memory://"
-    )
-
-
-def _postgres(config: Config) -> tuple[Store, Notifier]:
-    try:
-        from detent.stores.postgres import PostgresStore  # noqa: PLC0415  an extra, not always there
-    except ImportError as error:
-        raise ConfigError(
-            f"[store] url = {redact(config.store.url)!r}: needs asyncpg; "
-            "run: pip install 'detent[postgres]'"
-        ) from error
-    settings = config.store
-    store = PostgresStore(
-        settings.url,
-        schema=settings.schema,
-        pool_size=settings.pool_size,
-        pooler=settings.pooler,
-        timeout=settings.timeout,
-        auto_migrate=settings.auto_migrate,
-    )
-    return store, store.notifier
-
-
-async def migrate_store(config: Config) -> list[str]:
-    """Bring the store to the schema of this version; return the steps taken."""
-    from detent.stores.postgres.migrations import migrate  # noqa: PLC0415  an extra
-
-    _only_postgres(config)
-    return await migrate(config.store.url, config.store.schema)
-
-
-async def pending_migrations(config: Config) -> list[str]:
-    """Return the steps that `migrate_store` would take."""
-    from detent.stores.postgres.migrations import pending  # noqa: PLC0415  an extra
-
-    _only_postgres(config)
-    return await pending(config.store.url, config.store.schema)
-
-
-def migration_script(config: Config) -> str:
-    """Return the SQL of all steps, for other tools."""
-    from detent.stores.postgres.migrations import migration_sql  # noqa: PLC0415  an extra
-
-    return migration_sql(config.store.schema)
-
-
-async def drop_store(config: Config) -> None:
-    """Remove Detent's schema and everything in it: for throw-away schemas."""
-    from detent.stores.postgres.migrations import drop  # noqa: PLC0415  an extra
-
-    _only_postgres(config)
-    await drop(config.store.url, config.store.schema)
-
-
-def _only_postgres(config: Config) -> None:
-    if not config.store.url.startswith(("postgresql:", "postgres:", "postgresql+")):
-        raise ConfigError(
-            f"[store] url = {redact(config.store.url)!r}: only PostgreSQL has migrations to run"
-        )

@@ -35,6 +35,7 @@ class Client:
 
     def __init__(
         self,
+        *,
         store: Store,
         notifier: Notifier | None,
         registry: Registry,
@@ -156,11 +157,11 @@ class Client:
             raise InvalidJob(f"{field} = {text!r}: must be a text that is not empty", path=field)
         if len(text) > limit:
             raise InvalidJob(
-                f"{field} = {text[:40]!r}...: {len(text)} characters, more than the limit of {limit}",
+                f"{field} = {text[:40]!r}...: {len(text)} characters, the limit is {limit}",
                 path=field,
             )
         if "\0" in text or not text.isprintable():
-            raise InvalidJob(f"{field} = {text!r}: has characters that cannot be printed", path=field)
+            raise InvalidJob(f"{field} = {text!r}: has unprintable characters", path=field)
 
     def _handle(self, job_id: UUID, created: bool, taken_key: str | None) -> Job[Any]:
         if taken_key is not None:

@@ -116,8 +116,10 @@ async def insert_surely(insert: Insert, jobs: Sequence[NewJob]) -> None:
     """Insert, again after a lost connection: the ids are ours, so nothing is stored twice."""
     for attempt in range(TRIES):
         try:
-            return await insert(jobs)
+            await insert(jobs)
         except StoreUnavailable:
             if attempt == TRIES - 1:
                 raise
             await asyncio.sleep(PAUSE * (1 << attempt))
+        else:
+            return

@@ -13,12 +13,14 @@ import msgspec
 from detent.errors import InvalidArguments
 
 _PATH: Final = re.compile(r" - at `(.+?)`$")
-_SCALARS: Final = (int, bool, type(None), bytes)
+_REFUSALS: Final = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
+_SCALARS: Final = (int, float, type(None), bytes)
 
 
 class JsonCodec:
     """The default codec, on msgspec; dataclasses, attrs, pydantic, datetime, UUID, Enum and
-    Decimal all work."""
+    Decimal all work.
+    """
 
     name = "json"
 
@@ -32,7 +34,7 @@ class JsonCodec:
         self._check(value, "$", 0)
         try:
             return self._encoder.encode(value)
-        except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+        except _REFUSALS as error:
             raise InvalidArguments(f"cannot be encoded as JSON: {error}") from error
 
     def decode(self, data: bytes, type_: Any = Any) -> Any:
@@ -42,7 +44,7 @@ class JsonCodec:
             decoder = self._decoders[type_] = msgspec.json.Decoder(type_, dec_hook=_typed)
         try:
             return decoder.decode(data)
-        except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
+        except _REFUSALS as error:
             found = _PATH.search(str(error))
             path = found[1] if found else "$"
             raise InvalidArguments(f"{_PATH.sub('', str(error))} at {path}", path=path) from error
@@ -51,19 +53,15 @@ class JsonCodec:
         """Raise `InvalidArguments` for what JSON or a database would lose or refuse."""
         if isinstance(value, str):
             _check_text(value, path)
-        elif isinstance(value, float):
-            if not math.isfinite(value):
-                raise InvalidArguments(f"{value} at {path} has no JSON form", path=path)
         elif isinstance(value, _SCALARS):
-            return
+            _check_number(value, path)
         elif depth >= self._max_depth:
             raise InvalidArguments(
                 f"nested more than {self._max_depth} deep at {path[:80]}", path=path[:80]
             )
         elif isinstance(value, dict):
             for key, entry in value.items():
-                if isinstance(key, str):
-                    _check_text(key, path)
+                self._check(key, path, depth + 1)
                 self._check(entry, f"{path}.{key}", depth + 1)
         elif isinstance(value, (list, tuple, set, frozenset)):
             for index, entry in enumerate(value):
@@ -75,11 +73,16 @@ class JsonCodec:
         """Check what an object of another type turns into."""
         try:
             plain = msgspec.to_builtins(value, enc_hook=_plain)
-        except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        except _REFUSALS as error:
             raise InvalidArguments(
                 f"a {type(value).__name__} at {path} cannot be encoded as JSON: {error}", path=path
             ) from error
         self._check(plain, path, depth + 1)
+
+
+def _check_number(value: object, path: str) -> None:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidArguments(f"{value} at {path} has no JSON form", path=path)
 
 
 def _check_text(text: str, path: str) -> None:

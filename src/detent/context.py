@@ -13,13 +13,19 @@ from detent.errors import DetentError
 class AttemptPort(Protocol):
     """What stands behind a context: the attempt in the engine."""
 
-    job_id: UUID
-    task_name: str
     queue: str
-    attempt: int
-    generation: int
-    fence: int
     node_id: UUID
+
+    @property
+    def job_id(self) -> UUID: ...
+    @property
+    def task_name(self) -> str: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def generation(self) -> int: ...
+    @property
+    def fence(self) -> int: ...
 
     def deadline(self) -> datetime | None: ...
     def params(self) -> Mapping[str, Any]: ...

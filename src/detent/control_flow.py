@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 
-class Snooze(Exception):  # noqa: N818  an order, not an error
+class Snooze(Exception):
     """Run me again later; this was not an attempt."""
 
     def __init__(self, wait: timedelta) -> None:
@@ -11,11 +11,11 @@ class Snooze(Exception):  # noqa: N818  an order, not an error
         self.wait = _checked("Snooze", wait)
 
 
-class Fail(Exception):  # noqa: N818  an order, not an error
+class Fail(Exception):
     """This cannot succeed: do not retry."""
 
 
-class RetryAfter(Exception):  # noqa: N818  an order, not an error
+class RetryAfter(Exception):
     """This attempt failed; try again after this wait, if attempts are left."""
 
     def __init__(self, wait: timedelta, message: str = "") -> None:

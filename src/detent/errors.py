@@ -11,7 +11,7 @@
     ├── JobNotFound               no job with that id
     ├── JobFailed                 raised by `result()`: the job ended in the dead-letter set
     ├── JobCanceled               raised by `result()`, and inside a job that is canceled
-    ├── JobTimeout                an attempt took longer than its timeout, or `result()` waited too long
+    ├── JobTimeout                an attempt, or waiting for a result, took too long
     ├── ClaimLost                 this attempt no longer owns its job; nothing it writes counts
     ├── WrongThread               a blocking call on the thread of a running event loop
     └── StoreError                the store could not do what was asked

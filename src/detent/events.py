@@ -231,6 +231,6 @@ class Bus:
         for listener in self._listeners.get(type(event), ()):
             try:
                 listener(event)
-            except Exception as error:  # noqa: BLE001  a user's function: it must not harm a job
+            except Exception as error:  # noqa: BLE001  a user's function must not harm a job
                 if not isinstance(event, HookFailed):
                     self.emit(HookFailed(getattr(listener, "__qualname__", "?"), repr(error)))

@@ -81,7 +81,7 @@ class IdMaker:
 
 def timestamp_of(job_id: UUID) -> datetime:
     """Return when an id was made, to the millisecond."""
-    if job_id.version != 7:  # noqa: PLR2004  the version this module makes
+    if job_id.version != 7:
         raise ValueError(f"{job_id} is not a UUIDv7")
     return _EPOCH + timedelta(milliseconds=job_id.int >> 80)
 

@@ -32,7 +32,7 @@ class Job(Generic[R_co]):
     """False when a key led to a job that was there already."""
     _jobs: "Jobs"
 
-    async def result(self, timeout: float | timedelta | None = None) -> R_co:
+    async def result(self, timeout: float | timedelta | None = None) -> R_co:  # noqa: ASYNC109
         """Wait for the end of the job and return what the task returned.
 
         Raises `JobFailed`, `JobCanceled`, or `JobTimeout` when it takes longer than `timeout`.
@@ -67,7 +67,7 @@ class Jobs:
             raise JobNotFound(job_id)
         return found[0]
 
-    async def list(
+    async def list(  # noqa: PLR0913  each is one way to narrow it down
         self,
         *,
         state: State | str | Sequence[State | str] | None = None,
@@ -92,7 +92,7 @@ class Jobs:
         """Return the log lines of a job, the oldest first."""
         return await self._inspect.log_of(job_id, limit)
 
-    async def result(self, job_id: UUID, timeout: float | timedelta | None = None) -> Any:
+    async def result(self, job_id: UUID, timeout: float | timedelta | None = None) -> Any:  # noqa: ASYNC109
         """Wait for the end of a job and return its result."""
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
         job = await self._wait_for(job_id, seconds)
@@ -104,15 +104,15 @@ class Jobs:
             case _:
                 raise JobFailed(job_id, None if job.error is None else json.loads(job.error))
 
-    async def _wait_for(self, job_id: UUID, timeout: float | None) -> JobInfo:
+    async def _wait_for(self, job_id: UUID, limit: float | None) -> JobInfo:
         loop = asyncio.get_running_loop()
         waits = self._waits.get(id(loop))
         if waits is None or waits.loop is not loop:
             waits = self._waits[id(loop)] = _Waits(self._inspect)
         try:
-            return await asyncio.wait_for(waits.ended(job_id), timeout)
+            return await asyncio.wait_for(waits.ended(job_id), limit)
         except TimeoutError:
-            raise JobTimeout(f"job {job_id} has not ended after {timeout} s") from None
+            raise JobTimeout(f"job {job_id} has not ended after {limit} s") from None
 
     # Changing
 
@@ -246,7 +246,7 @@ class _Waits:
             self._task = None
 
 
-def job_filter(
+def job_filter(  # noqa: PLR0917  the fields of the filter, in its order
     state: State | str | Sequence[State | str] | None = None,
     task: str | None = None,
     queue: str | None = None,

@@ -1,5 +1,6 @@
 """A function's signature as a typed record: arguments are checked when a job is enqueued, and
-again when it runs."""
+again when it runs.
+"""
 
 import inspect
 import typing
@@ -95,6 +96,7 @@ def _record_type(
     name: str, parameters: list[inspect.Parameter], hints: Mapping[str, Any]
 ) -> type[msgspec.Struct]:
     """Return a struct with one field per parameter; those with a default may be missing."""
+    union: Any = typing.Union
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     for parameter in parameters:
         type_ = hints.get(parameter.name, Any)
@@ -103,7 +105,9 @@ def _record_type(
         elif parameter.kind is _Kind.VAR_KEYWORD:
             type_ = dict.__class_getitem__((str, type_))
         if parameter.default is not _Kind.empty or parameter.kind in _VARIADIC:
-            fields.append((parameter.name, typing.Union[type_, msgspec.UnsetType], msgspec.UNSET))  # noqa: UP007  `|` is not defined between all types
+            # Not with `|`, which is not defined between all types.
+            may_miss = union[type_, msgspec.UnsetType]
+            fields.append((parameter.name, may_miss, msgspec.UNSET))
         else:
             fields.append((parameter.name, type_))
     try:

@@ -20,6 +20,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 ON_CONFLICT: Final = ("raise", "return", "replace")
 MAX_TIMEOUT: Final = timedelta(days=30)
+DEFAULT_RETRY: Final = Retry()
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class TaskOptions:
 
     queue: str = "default"
     priority: Priority = Priority.NORMAL
-    retry: Retry = Retry()
+    retry: Retry = DEFAULT_RETRY
     timeout: timedelta | None = None
     executor: str = "async"
     needs: tuple[str, ...] = ()
@@ -114,7 +115,7 @@ class Task(Generic[P, R_co]):
         self.options_declared = options
         self.is_async = inspect.iscoroutinefunction(function)
         self.signature = Signature(function, JobContext)
-        self._enqueuer = enqueuer
+        self.enqueuer = enqueuer
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", name)
         self.__wrapped__ = function
@@ -129,12 +130,12 @@ class Task(Generic[P, R_co]):
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> "JobHandle[R_co]":
         """Store a job that makes this call; return when that is durable."""
-        handle: JobHandle[R_co] = await self._enqueuer.enqueue(self.bind(*args, **kwargs))
+        handle: JobHandle[R_co] = await self.enqueuer.enqueue(self.bind(*args, **kwargs))
         return handle
 
     def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> "JobHandle[R_co]":
         """Store a job from blocking code."""
-        handle: JobHandle[R_co] = self._enqueuer.enqueue_sync(self.bind(*args, **kwargs))
+        handle: JobHandle[R_co] = self.enqueuer.enqueue_sync(self.bind(*args, **kwargs))
         return handle
 
     def options(  # noqa: PLR0913  each is one thing a caller may say
@@ -193,12 +194,12 @@ class TaskWith(Generic[P, R_co]):
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> "JobHandle[R_co]":
         """Store a job that makes this call; return when that is durable."""
-        handle: JobHandle[R_co] = await self._task._enqueuer.enqueue(self.bind(*args, **kwargs))  # noqa: SLF001
+        handle: JobHandle[R_co] = await self._task.enqueuer.enqueue(self.bind(*args, **kwargs))
         return handle
 
     def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> "JobHandle[R_co]":
         """Store a job from blocking code."""
-        handle: JobHandle[R_co] = self._task._enqueuer.enqueue_sync(self.bind(*args, **kwargs))  # noqa: SLF001
+        handle: JobHandle[R_co] = self._task.enqueuer.enqueue_sync(self.bind(*args, **kwargs))
         return handle
 
 

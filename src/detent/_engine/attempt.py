@@ -8,6 +8,8 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
+from detent._engine.failure import clean_text
+from detent._engine.scribe import Scribe
 from detent.config import LimitsConfig
 from detent.errors import ClaimLost, JobCanceled, PayloadTooLarge
 from detent.events import Bus
@@ -18,9 +20,6 @@ from detent.spi.middleware import Middleware
 from detent.spi.runtime import Cancelable, Runtime
 from detent.spi.store import ClaimStore, ContextStore, PendingCompletion
 from detent.tasks import Registry, Task
-
-from .failure import clean_text
-from .scribe import Scribe
 
 
 class Stop(StrEnum):
@@ -57,10 +56,10 @@ class Attempt:
         "claim",
         "claimed",
         "completed",
-        "freed",
         "job_task",
         "lingering",
         "node_id",
+        "on_freed",
         "over",
         "queue",
         "reason",
@@ -95,7 +94,7 @@ class Attempt:
         self.lingering = False
         """Whether a thread of it goes on although the attempt was given up."""
         self.result: bytes | None = None
-        self.freed: Callable[[], None] = _nothing
+        self.on_freed: Callable[[], None] | None = None
         """To be called when a lingering thread has ended after all."""
 
     def stop_for(self, cause: Stop, reason: str | None = None) -> None:
@@ -106,6 +105,11 @@ class Attempt:
             self.stop, self.reason = cause, reason
         if self.task is not None and not self.over:
             self.task.cancel()
+
+    def free(self) -> None:
+        """A thread that lingered has ended."""
+        if self.on_freed is not None:
+            self.on_freed()
 
     # What the task sees through its JobContext:
 
@@ -206,7 +210,3 @@ def encode_result(attempt: Attempt, value: Any) -> bytes | None:
     if len(data) > limit:
         raise PayloadTooLarge("the result", len(data), limit)
     return data
-
-
-def _nothing() -> None:
-    """Nobody wants to know."""

@@ -1,11 +1,15 @@
 """Asks the store for work: as much as there is room for, and no more."""
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
+from detent._engine.dispatch import Dispatcher
+from detent._engine.floors import Floors, positions_in
+from detent._engine.polling import Polling
+from detent._engine.service import Service
 from detent.config import NodeConfig, PollingConfig
 from detent.errors import StoreUnavailable
 from detent.events import Bus
@@ -13,11 +17,6 @@ from detent.model.job import lane_of
 from detent.spi.notifier import Wake
 from detent.spi.runtime import Runtime
 from detent.spi.store import ClaimRequest, ClaimStore, LaneScan
-
-from .dispatch import Dispatcher
-from .floors import Floors, positions_in
-from .polling import Polling
-from .service import Service
 
 # With a full queue behind it, a small claim waits this long for more room: batches are cheap.
 GATHER: Final = 0.002
@@ -50,6 +49,7 @@ class Claimer(Service):
         runtime: Runtime,
         bus: Bus,
         store: ClaimStore,
+        *,
         dispatcher: Dispatcher,
         config: NodeConfig,
         polling: PollingConfig,
@@ -73,8 +73,8 @@ class Claimer(Service):
         self.floors = Floors()
         self.claiming = asyncio.Lock()
         self.node_id: UUID | None = None
-        self.may_claim = lambda: True
-        self.on_lost_reply = lambda: None
+        self.may_claim: Callable[[], bool] = lambda: True
+        self.on_lost_reply: Callable[[], None] = lambda: None
 
     @property
     def lanes(self) -> list[str]:
@@ -86,7 +86,7 @@ class Claimer(Service):
         if not wakes:
             self.floors.forget()
         self.floors.lower_to(positions_in(wakes))
-        known = {lane: None for lane in self.lanes}
+        known = dict.fromkeys(self.lanes)
         if not wakes or any(getattr(wake, "lane", None) in known for wake in wakes):
             self._polling.woken()
             self.wake()

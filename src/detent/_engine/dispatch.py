@@ -9,12 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
+from detent._engine.attempt import Attempt, Stop, Workbench
+from detent._engine.execute import Ends, execute, settlement_of
 from detent.model.job import Claim, queue_of
 from detent.model.outcome import Ending, Outcome, decide
 from detent.model.retry import NO_RETRY
-
-from .attempt import Attempt, Stop, Workbench
-from .execute import Ends, execute, settlement_of
 
 # Claims that may wait: what has been ending within this time, about four round trips.
 PREFETCH_SECONDS: Final = 0.02
@@ -108,7 +107,7 @@ class Dispatcher:
     def _on_end(self, attempt: Attempt) -> None:
         """An attempt has ended: use its slot for the next, unless a thread still occupies it."""
         if attempt.lingering:
-            attempt.freed = lambda: self._free(attempt)
+            attempt.on_freed = lambda: self._free(attempt)
             return
         self._free(attempt)
 

@@ -8,7 +8,10 @@ import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final, Protocol
+from uuid import UUID
 
+from detent._engine.attempt import Attempt, Stop, encode_result
+from detent._engine.failure import MESSAGE_LIMIT, clean_text, describe, encode_error
 from detent.context import JobContext, bind
 from detent.control_flow import Fail, RetryAfter, Snooze
 from detent.errors import InvalidArguments, InvalidJob, JobCanceled, JobTimeout, StoreError
@@ -33,9 +36,6 @@ from detent.options import read_options
 from detent.spi.executor import Call
 from detent.tasks import Task
 
-from .attempt import Attempt, Stop, encode_result
-from .failure import MESSAGE_LIMIT, clean_text, describe, encode_error
-
 _SUCCEEDED: Final = Outcome(Ending.SUCCEEDED)
 
 
@@ -52,7 +52,7 @@ async def execute(attempt: Attempt, ends: Ends, on_end: Callable[[Attempt], None
     bind(attempt)
     try:
         outcome = await _run(attempt)
-    except BaseException as error:  # noqa: BLE001  around the user's function: one outcome, always
+    except BaseException as error:  # noqa: BLE001  the user's function: one outcome, always
         outcome = _outcome_of(attempt, error)
     attempt.over = True
     if attempt.timer is not None:
@@ -91,7 +91,7 @@ async def _run(attempt: Attempt) -> Outcome:
     attempt.started = bench.runtime.monotonic()
     _start_timer(attempt, task)
     if bench.bus.wants(JobStarted):
-        bench.bus.emit(JobStarted(claim.id, claim.task, attempt.queue, claim.attempt, attempt.node_id))
+        bench.bus.emit(JobStarted(*_who(attempt)))
     value = await _call(attempt, task, call)
     if attempt.stop is not None and attempt.stop is not Stop.DRAIN and not attempt.completed:
         return _stopped(attempt)
@@ -100,7 +100,9 @@ async def _run(attempt: Attempt) -> Outcome:
     return _SUCCEEDED
 
 
-def _decode(attempt: Attempt, task: Task[..., Any], args: bytes) -> tuple[list[Any], dict[str, Any]]:
+def _decode(
+    attempt: Attempt, task: Task[..., Any], args: bytes
+) -> tuple[list[Any], dict[str, Any]]:
     """Return the arguments; what does not fit the signature will not fit next time either."""
     codec = attempt.bench.codecs.get(attempt.claim.codec)
     if codec is None:
@@ -139,7 +141,7 @@ async def _call(
         if name == "async":
             return await task.function(*args, **kwargs)
         return await bench.executors[name].run(
-            Call(task.function, args, kwargs, lambda: _linger(attempt), lambda: attempt.freed())
+            Call(task.function, args, kwargs, lambda: _linger(attempt), attempt.free)
         )
 
     step = proceed
@@ -257,16 +259,19 @@ def settlement_of(
 
 
 def _tell_success(attempt: Attempt, lasted: float) -> None:
+    attempt.bench.bus.emit(JobSucceeded(*_who(attempt), lasted))
+
+
+def _who(attempt: Attempt) -> tuple[UUID, str, str, int, UUID]:
+    """Return the fields that all events about an attempt begin with."""
     claim = attempt.claim
-    attempt.bench.bus.emit(
-        JobSucceeded(claim.id, claim.task, attempt.queue, claim.attempt, attempt.node_id, lasted)
-    )
+    return claim.id, claim.task, attempt.queue, claim.attempt, attempt.node_id
 
 
 def _tell(attempt: Attempt, outcome: Outcome, decision: Decision, lasted: float) -> None:
     """Emit the event that fits what follows."""
     claim, bus = attempt.claim, attempt.bench.bus
-    who = (claim.id, claim.task, attempt.queue, claim.attempt, attempt.node_id)
+    who = _who(attempt)
     delay = 0.0 if decision.delay is None else decision.delay.total_seconds()
     if outcome.ending is Ending.TIMED_OUT:
         bus.emit(JobTimedOut(*who, attempt.timeout or 0.0))

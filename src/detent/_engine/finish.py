@@ -9,14 +9,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 from uuid import UUID
 
+from detent._engine.attempt import Attempt
+from detent._engine.service import Service
 from detent.errors import StoreError, StoreUnavailable
 from detent.events import Bus, ClaimWasLost, FinishGaveUp
 from detent.model.job import Completion, Settlement
 from detent.spi.runtime import Runtime
 from detent.spi.store import FinishStore, InspectStore
-
-from .attempt import Attempt
-from .service import Service
 
 BATCH: Final = 1_000
 BACKLOG: Final = 10_000

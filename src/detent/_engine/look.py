@@ -2,12 +2,11 @@
 
 from typing import Final
 
+from detent._engine.claim import Claimer
+from detent._engine.service import Service
 from detent.events import Bus
 from detent.spi.runtime import Runtime
 from detent.spi.store import ClaimStore
-
-from .claim import Claimer
-from .service import Service
 
 INTERVAL: Final = 1.0
 # A look may walk over many dead rows; it may cost 2 % of the time at most.

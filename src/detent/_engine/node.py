@@ -5,6 +5,17 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from detent._engine.attempt import Stop, Workbench
+from detent._engine.claim import Claimer
+from detent._engine.dispatch import Dispatcher
+from detent._engine.finish import Finisher
+from detent._engine.look import Looker
+from detent._engine.membership import Membership
+from detent._engine.reconcile import Reconciler
+from detent._engine.scribe import Scribe
+from detent._engine.service import Service
+from detent._engine.signals import SignalReader
+from detent._engine.wakeup import Wakeup
 from detent.config import Config
 from detent.errors import StoreError
 from detent.events import Bus, HookFailed, NodeDraining, NodeFenced, NodeStarted, NodeStopped
@@ -15,18 +26,6 @@ from detent.spi.notifier import Notifier, SignalHint, Wake
 from detent.spi.runtime import Runtime
 from detent.spi.store import NodeIdentity, Store
 from detent.tasks import Registry
-
-from .attempt import Stop, Workbench
-from .claim import Claimer
-from .dispatch import Dispatcher
-from .finish import Finisher
-from .look import Looker
-from .membership import Membership
-from .reconcile import Reconciler
-from .scribe import Scribe
-from .service import Service
-from .signals import SignalReader
-from .wakeup import Wakeup
 
 WATCH: Final = 0.5
 # What was told to stop gets this long to end, before its claims are given back all the same.
@@ -76,9 +75,14 @@ class Node:
         )
         self._finisher = Finisher(runtime, bus, store, store)
         self._dispatcher = Dispatcher(bench, self._finisher, config.node.slots())
-        boost = config.store.priority_boost_interval
         self._claimer = Claimer(
-            runtime, bus, store, self._dispatcher, config.node, config.polling, boost
+            runtime,
+            bus,
+            store,
+            dispatcher=self._dispatcher,
+            config=config.node,
+            polling=config.polling,
+            boost_interval=config.store.priority_boost_interval,
         )
         self._looker = Looker(runtime, bus, store, self._claimer)
         self._signals = SignalReader(

@@ -2,13 +2,12 @@
 
 from uuid import UUID
 
+from detent._engine.claim import Claimer
+from detent._engine.dispatch import Dispatcher
+from detent._engine.service import Service
 from detent.events import Bus, ClaimsReconciled
 from detent.spi.runtime import Runtime
 from detent.spi.store import NodeStore
-
-from .claim import Claimer
-from .dispatch import Dispatcher
-from .service import Service
 
 
 class Reconciler(Service):

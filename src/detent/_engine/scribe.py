@@ -3,12 +3,11 @@
 from typing import Final
 from uuid import UUID
 
+from detent._engine.service import Service
 from detent.events import Bus
 from detent.model.job import LogLine, Progress
 from detent.spi.runtime import Runtime
 from detent.spi.store import ContextStore
-
-from .service import Service
 
 INTERVAL: Final = 1.0
 BATCH: Final = 500

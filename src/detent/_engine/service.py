@@ -8,10 +8,9 @@ with growing pauses, and told again when it is over.
 import asyncio
 from typing import Final
 
+from detent._engine.wakeup import Wakeup
 from detent.events import Bus, StoreRecovered, StoreTrouble
 from detent.spi.runtime import Runtime
-
-from .wakeup import Wakeup
 
 FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 10.0

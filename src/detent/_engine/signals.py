@@ -3,12 +3,11 @@
 from typing import Final
 from uuid import UUID
 
+from detent._engine.dispatch import Dispatcher
+from detent._engine.service import Service
 from detent.events import Bus
 from detent.spi.runtime import Runtime
 from detent.spi.store import ContextStore
-
-from .dispatch import Dispatcher
-from .service import Service
 
 # While nothing runs nobody can be meant; a job that starts wakes the service's next look.
 NOTHING_RUNS: Final = 1.0

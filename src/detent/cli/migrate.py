@@ -2,7 +2,7 @@
 
 import click
 
-from detent.app import migrate_store, migration_script, pending_migrations
+from detent.databases import migrate_store, migration_script, pending_migrations
 from detent.cli.command import (
     FAILED,
     example,

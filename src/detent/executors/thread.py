@@ -54,5 +54,5 @@ def _sheltered(work: Any) -> tuple[Any, BaseException | None]:
     """Return what the function returned or raised; StopIteration cannot pass through a future."""
     try:
         return work(), None
-    except BaseException as error:  # noqa: BLE001  the user's function: handed on to the pipeline
+    except BaseException as error:  # noqa: BLE001  the user's function: handed on
         return None, error

@@ -45,7 +45,7 @@ class Verb(StrEnum):
     RETRY = "retry"
 
 
-class IllegalMove(Exception):  # noqa: N818  reads as the thing it is
+class IllegalMove(Exception):
     """A verb that the current state does not allow."""
 
     def __init__(self, state: State, verb: Verb) -> None:

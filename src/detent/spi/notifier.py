@@ -39,5 +39,3 @@ class Notifier(Protocol):
 
     async def flush(self) -> None:
         """Wait until what was published has been sent, or could not be."""
-
-

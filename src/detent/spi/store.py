@@ -109,8 +109,8 @@ class ClaimStore(Protocol):
     async def look(self, lanes: Sequence[str]) -> list[Position]:
         """Return the first due job of every lane and priority, from the very beginning.
 
-        Paused queues are left out. Locks nothing. It may be slow when the head of the queue is full of dead rows, so it is
-        called beside the hot path.
+        Paused queues are left out. Locks nothing. It may be slow when the head of the queue is
+        full of dead rows, so it is called beside the hot path.
         """
 
     async def next_due(self, scans: Sequence[LaneScan]) -> float | None:
@@ -254,9 +254,7 @@ class ControlStore(Protocol):
         or `Conflict` when the job's state (or the expected one) does not allow the verb.
         """
 
-    async def control_page(
-        self, verb: Verb, where: JobFilter, limit: int, change: "Change"
-    ) -> int:
+    async def control_page(self, verb: Verb, where: JobFilter, limit: int, change: "Change") -> int:
         """Apply a verb to up to `limit` matching jobs that allow it; return how many it moved.
 
         Calling it until it returns 0 applies the verb to all of them.

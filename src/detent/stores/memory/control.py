@@ -139,7 +139,7 @@ def _retry(tables: Tables, now: datetime, job_id: UUID, change: Change) -> None:
         id=job_id,
         lane=job.new.lane,
         priority=job.new.priority,
-        due_at=_due_at(now, change),
+        due_at=now,
         hooks=job.new.hooks,
         generation=outcome.generation + 1,
     )

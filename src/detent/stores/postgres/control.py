@@ -54,9 +54,7 @@ class Controlling(Inspecting):
                 moved += await self._apply_each(verb, sorted(ids), state, change)
         return moved
 
-    async def _apply_each(
-        self, verb: Verb, ids: list[UUID], state: State, change: Change
-    ) -> int:
+    async def _apply_each(self, verb: Verb, ids: list[UUID], state: State, change: Change) -> int:
         """Apply a verb to many; a job whose key is taken does not stop the others."""
         try:
             return await self._apply(verb, ids, None, state, change)

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import asyncpg
 
@@ -20,7 +20,7 @@ from detent.errors import ConfigError
 from detent.stores.postgres.failures import DRIVER_ERRORS, is_passing, is_retryable, translate
 from detent.stores.postgres.statements import check_schema_name, statement
 
-Connection = asyncpg.Connection
+Connection: TypeAlias = Any  # asyncpg brings no types
 Result = TypeVar("Result")
 
 # Every statement of this package finds its rows by index. A plan that was cached while the

@@ -91,19 +91,17 @@ async def pending(url: str, schema: str = "detent") -> list[str]:
 async def migrate(url: str, schema: str = "detent") -> list[str]:
     """Take all steps that are still to be taken; return their labels."""
     check_schema_name(schema)
-    done = []
     try:
         connection = await asyncpg.connect(url, statement_cache_size=0)
         try:
             _check_history(await _applied(connection, schema))
-            for step in known_migrations():
-                if await _take(connection, schema, step):
-                    done.append(step.label)
+            return [
+                step.label for step in known_migrations() if await _take(connection, schema, step)
+            ]
         finally:
             await connection.close()
     except DRIVER_ERRORS as error:
         raise translate(error) from error
-    return done
 
 
 async def _take(connection: Connection, schema: str, step: Migration) -> bool:
@@ -178,8 +176,6 @@ async def check_version(database: Database) -> None:
     if missing:
         what = "has no Detent schema" if not applied else f"lacks {', '.join(missing)}"
         raise SchemaMismatch(f"the database {what}; run: detent migrate")
-
-
 
 
 async def drop(url: str, schema: str) -> None:

@@ -172,5 +172,3 @@ async def notify_within(connection: Connection, database: Database, ids: Sequenc
     """
     channel = channel_of(database.address.schema)
     await connection.fetch(database.sql("notify_within"), channel, list(ids))
-
-
