@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 from bench import ablation, claim, enqueue, environments, idle, latency, memory, report
 from bench.drain import Drains
 from bench.harness import Harness, say
 from bench.options import Options, parse
+from bench.results import Failure
 from bench.server import open_server
 from bench.subjects import DETENT, PEERS, PROTOTYPE, RAW, Subject
 
@@ -41,21 +44,37 @@ async def choose(options: Options) -> Cast:
     return cast
 
 
-async def measure(harness: Harness, subjects: list[Subject]) -> None:
-    sections = harness.options.sections
+Section = Callable[[], Coroutine[Any, Any, None]]
+
+
+def plan(harness: Harness, subjects: list[Subject]) -> dict[str, Section]:
+    """What each section does, with those who can take part in it."""
     nodes = [subject for subject in subjects if subject is not RAW]
-    if "drain" in sections:
-        await Drains(harness).run(nodes)
-    if "enqueue" in sections:
-        await enqueue.run(harness, [subject for subject in subjects if subject is not PROTOTYPE])
-    if "latency" in sections:
-        await latency.run(harness, nodes)
-    if "claim" in sections and RAW in subjects:
-        await claim.run(harness)
-    if "idle" in sections:
-        await idle.run(harness, [subject for subject in nodes if subject is not PROTOTYPE])
-    if "memory" in sections and DETENT in subjects:
-        await memory.run(harness, DETENT)
+    products = [subject for subject in nodes if subject is not PROTOTYPE]
+    producers = [subject for subject in subjects if subject is not PROTOTYPE]
+    if harness.options.ablation:
+        return {ablation.SECTION: lambda: ablation.run(harness)}
+    sections: dict[str, Section] = {
+        "drain": lambda: Drains(harness).run(nodes),
+        "enqueue": lambda: enqueue.run(harness, producers),
+        "latency": lambda: latency.run(harness, nodes),
+        "idle": lambda: idle.run(harness, products),
+    }
+    if RAW in subjects:
+        sections["claim"] = lambda: claim.run(harness)
+    if DETENT in subjects:
+        sections["memory"] = lambda: memory.run(harness, DETENT)
+    return {name: sections[name] for name in harness.options.sections if name in sections}
+
+
+async def measure(harness: Harness, sections: dict[str, Section]) -> None:
+    for name, section in sections.items():
+        try:
+            await section()
+        except Exception as error:  # noqa: BLE001 - the other sections are still worth their time
+            failure = Failure(name, "", "the section", 0, f"{type(error).__name__}: {error}")
+            harness.results.failures.append(failure)
+            say(f"{name} failed: {failure.reason}")
 
 
 async def main() -> int:
@@ -63,10 +82,7 @@ async def main() -> int:
     cast = await choose(options)
     async with open_server(options.server) as server:
         harness = Harness(options, server, cast.interpreters)
-        if options.ablation:
-            await ablation.run(harness)
-        else:
-            await measure(harness, cast.subjects)
+        await measure(harness, plan(harness, cast.subjects))
         results = harness.results
         print(report.render(results, options, server.version, cast.versions, cast.missing))
         if options.json:

@@ -17,7 +17,6 @@ START_WITHIN = 20.0
 STALLED_AFTER = 8.0
 SETTLE_WITHIN = 10.0
 LOOK = 0.01
-START_UP = 2.5  # seconds after which a node with nothing to do has finished starting
 
 
 class Drains:
@@ -81,7 +80,7 @@ class Drains:
             await self.harness.database(subject)
             with new_run(1) as run:
                 async with self.harness.nodes(subject, 1, run) as nodes:
-                    await asyncio.sleep(START_UP)
+                    await nodes.started()
                     if not nodes.alive:
                         raise MeasurementFailed(f"the node ended: {run.log_tail()}")
                     self.start_up[subject.name] = nodes.cpu_seconds()

@@ -76,9 +76,12 @@ def _made(folder: Path) -> Path:
 
 
 async def version(subject: Subject, interpreter: str) -> str:
-    """The installed version of a subject, as its own environment says it."""
+    """The installed version of a subject and its Python, as its own environment says it."""
     if subject.distribution is None:
         return ""
-    program = f"import importlib.metadata as m; print(m.version({subject.distribution!r}))"
+    program = (
+        "import importlib.metadata as m, platform as p;"
+        f"print(m.version({subject.distribution!r}), 'on Python', p.python_version())"
+    )
     _, out, _ = await output_of([interpreter, "-c", program], dict(os.environ), 20)
     return out.strip()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from bench.drain import START_UP
 from bench.harness import Harness, Measured, MeasurementFailed
 from bench.probe import new_run
 from bench.processes import usage
@@ -20,7 +19,7 @@ async def run(harness: Harness, subjects: list[Subject]) -> None:
         database = await harness.database(subject)
         with new_run(1) as probe, usage(harness.server.postmaster) as used:
             async with harness.nodes(subject, 1, probe) as nodes:
-                await asyncio.sleep(START_UP)
+                await nodes.started()
                 before = await harness.server.counters(database)
                 cpu = nodes.cpu_seconds()
                 await asyncio.sleep(seconds)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
-from bench.drain import START_UP
 from bench.harness import Harness, Measured, MeasurementFailed
 from bench.probe import new_run
 from bench.processes import usage
@@ -22,7 +19,7 @@ async def run(harness: Harness, subjects: list[Subject]) -> None:
         jobs = harness.options.latency_samples + WARM_UP
         with new_run(jobs) as probe, usage(harness.server.postmaster) as used:
             async with harness.nodes(subject, 1, probe) as nodes:
-                await asyncio.sleep(START_UP)
+                await nodes.started()
                 await harness.quiet()
                 if not nodes.alive:
                     raise MeasurementFailed(f"the node ended: {probe.log_tail()}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from bench.drain import START_UP, watch
+from bench.drain import watch
 from bench.harness import Harness, Measured, MeasurementFailed
 from bench.probe import Run, new_run
 from bench.processes import Nodes, usage
@@ -24,7 +24,7 @@ async def run(harness: Harness, subject: Subject) -> None:
         await harness.database(subject)
         with new_run(jobs) as probe, usage(harness.server.postmaster) as used:
             async with harness.nodes(subject, 1, probe) as nodes:
-                await asyncio.sleep(START_UP)
+                await nodes.started()
                 empty = nodes.resident_bytes()
                 await harness.call(
                     subject, "fill", jobs=jobs, extra=HELD if case == RUNNING else {}

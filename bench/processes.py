@@ -14,6 +14,8 @@ from typing import IO, TypeVar
 
 import psutil
 
+START_TAKES, START_WITHIN = 2.0, 15.0
+STILL = 0.02  # CPU seconds in half a second: less is no start any more
 STOP_WITHIN = 5.0
 QUIET = 0.35  # cores that others may use in what we call a quiet machine
 T = TypeVar("T")
@@ -105,6 +107,16 @@ class Nodes:
     @property
     def alive(self) -> bool:
         return any(process.returncode is None for process in self.processes)
+
+    async def started(self) -> None:
+        """Wait until the nodes have done what a start does: their CPU time stands still."""
+        began, used = time.monotonic(), -1.0
+        while self.alive and time.monotonic() - began < START_WITHIN:
+            now = self.cpu_seconds()
+            if time.monotonic() - began > START_TAKES and now - used < STILL:
+                return
+            used = now
+            await asyncio.sleep(0.5)
 
     def cpu_seconds(self) -> float:
         return sum(cpu_seconds(process.pid) for process in self.processes)

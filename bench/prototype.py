@@ -212,11 +212,11 @@ class Node:
         arguments = ("default", BATCH, self.number, floor)
         lock = os.environ.get(CLAIM_LOCK)
         if not lock:
-            return await self.claims.fetch(CLAIM, *arguments)
+            return list(await self.claims.fetch(CLAIM, *arguments))
         async with self.claims.transaction():
             name = 0 if lock == "one" else self.number
             await self.claims.fetch("SELECT FROM claim_lock WHERE name = $1 FOR UPDATE", name)
-            return await self.claims.fetch(CLAIM, *arguments)
+            return list(await self.claims.fetch(CLAIM, *arguments))
 
     async def execute(self, row: Any) -> None:
         token = _current.set(row[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import psutil
 from bench import ablation
 from bench.bars import BARS, MB, OURS, Bar
 from bench.options import Options
+from bench.processes import QUIET
 from bench.results import Results
 from bench.subjects import DETENT, PEERS, PROTOTYPE, RAW
 from bench.tables import middle, table, whole
@@ -79,9 +81,9 @@ ABLATION: Sequence[Column] = (
 CLAIM: Sequence[Column] = (
     ("server p50 ms", shown("p50", 2)),
     ("server p99 ms", shown("p99", 2)),
-    ("call p50 ms", shown("call_p50", 2)),
     ("rows/s", shown("rate")),
     ("of fresh", shown("of_fresh", 2)),
+    ("call p50 ms", shown("call_p50", 2)),
 )
 BY_SUBJECT = {
     "drain": DRAIN,
@@ -121,7 +123,16 @@ def bars(results: Results, sections: Sequence[str]) -> str:
         return [bar.what, measured, f"{sign} {bar.limit:,g}", bar.verdict(results)]
 
     rows = [row(bar) for bar in BARS if bar.section in sections]
-    return table([f"bars of {OURS}", "measured", "bar", "verdict"], rows)
+    text = table([f"bars of {OURS}", "measured", "bar", "verdict"], rows)
+    noisy = [name for name in sections if _noisy(results, name)]
+    if noisy:
+        text += f"\n\n  Others used the machine during {', '.join(noisy)}: measure again."
+    return text
+
+
+def _noisy(results: Results, section: str) -> bool:
+    foreign = results.foreign(section)
+    return foreign is not None and foreign.middle > QUIET
 
 
 def noise(results: Results) -> str:
@@ -132,9 +143,10 @@ def noise(results: Results) -> str:
 
 def failures(results: Results, missing: Mapping[str, str]) -> str:
     lines = [f"  {name} is left out: {reason}" for name, reason in missing.items()]
+    counted = Counter((f.section, f.subject, f.reason) for f in results.failures)
     lines += [
-        f"  {f.section}, {f.case}, round {f.round + 1}: {f.subject} failed: {f.reason}"
-        for f in results.failures
+        f"  {section}: {subject} failed {count} times: {reason}"
+        for (section, subject, reason), count in counted.items()
     ]
     twice = {s.subject for s in results.samples if s.values.get("twice", 0) > 0}
     lines += [f"  {name} ran some jobs more than once" for name in sorted(twice)]

@@ -1,5 +1,8 @@
 """awa (awa-pg): a Rust core that calls Python handlers, on its queue-storage engine."""
 
+# The peer lives in its own environment, out of sight of the type checker.
+# mypy: disable-error-code="import-not-found, untyped-decorator"
+
 from __future__ import annotations
 
 import asyncio

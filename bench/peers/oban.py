@@ -1,5 +1,8 @@
 """oban-py, the Python sibling of Elixir's Oban; a high queue limit was its best."""
 
+# The peer lives in its own environment, out of sight of the type checker.
+# mypy: disable-error-code="import-not-found, untyped-decorator"
+
 from __future__ import annotations
 
 import asyncio

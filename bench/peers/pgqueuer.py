@@ -1,5 +1,8 @@
 """pgqueuer on one asyncpg connection, large batches: the fastest peer, so the one to beat."""
 
+# The peer lives in its own environment, out of sight of the type checker.
+# mypy: disable-error-code="import-not-found, untyped-decorator"
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,5 +1,8 @@
 """procrastinate on psycopg; ten at a time was its best."""
 
+# The peer lives in its own environment, out of sight of the type checker.
+# mypy: disable-error-code="import-not-found, untyped-decorator"
+
 from __future__ import annotations
 
 from collections.abc import Sequence

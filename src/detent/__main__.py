@@ -2,4 +2,4 @@
 
 from detent.cli import main
 
-main()
+main(prog_name="detent")

@@ -16,11 +16,12 @@ from detent.spi.codec import Codec
 from detent.spi.notifier import Hint, Notifier
 from detent.spi.runtime import Runtime
 from detent.spi.store import Store
-from detent.tasks import BoundCall, Registry
+from detent.tasks import NO_OPTIONS, BoundCall, Registry, Task
 
 R = TypeVar("R")
 
 CHUNK: Final = 1_000
+_ARGS: Final = NewJob._fields.index("args")
 
 
 class Prepared(NamedTuple):
@@ -51,6 +52,7 @@ class Client:
         self._limits = limits
         self._runtime = runtime
         self._jobs = jobs
+        self._plain_rows: dict[Task[..., Any], tuple[tuple[Any, ...], tuple[Any, ...]]] = {}
         self._coalescers: dict[tuple[int, int], Coalescer] = {}
 
     async def enqueue(self, call: BoundCall[R]) -> Job[R]:
@@ -95,12 +97,26 @@ class Client:
     def prepare(self, call: BoundCall[Any]) -> Prepared:
         """Turn a call into what will be stored, or raise a typed error. Touches no store."""
         task, options = call.task, call.options
-        declared = task.options_declared
-        if self._registry.find(task.name) is not task:
-            self._registry.get(task.name)
         args = task.signature.encode(self._codec, call.args, call.kwargs)
         if len(args) > self._limits.max_payload:
             raise PayloadTooLarge("the arguments", len(args), self._limits.max_payload)
+        if options is NO_OPTIONS:
+            before, after = self._plain_rows.get(task) or self._plain_row(task)
+            job = NewJob._make((self._runtime.new_id(), *before, args, *after))
+            return Prepared(job, None)
+        return self._prepare_with(call, args)
+
+    def _plain_row(self, task: Task[..., Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Return what all calls of a task without options share, around their arguments."""
+        if self._registry.find(task.name) is not task:
+            self._registry.get(task.name)
+        job, _ = self._prepare_with(BoundCall(task, (), {}, NO_OPTIONS), b"")
+        row = self._plain_rows[task] = (job[1:_ARGS], job[_ARGS + 1 :])
+        return row
+
+    def _prepare_with(self, call: BoundCall[Any], args: bytes) -> Prepared:
+        task, options = call.task, call.options
+        declared = task.options_declared
         queue = options.queue or declared.queue
         needs = declared.needs if options.needs is None else options.needs
         tags = self._tags((*declared.tags, *options.tags))

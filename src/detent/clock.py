@@ -50,7 +50,8 @@ class SystemRuntime:
 
     def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         """See `Runtime.spawn`."""
-        return asyncio.get_running_loop().create_task(work, name=name)
+        # The class itself, since a loop's create_task takes twice as long; jobs are many.
+        return asyncio.Task(work, loop=asyncio.get_running_loop(), name=name)
 
     def thread(self, work: Callable[[], Awaitable[None]], name: str) -> "LoopThread":
         """See `Runtime.thread`."""

@@ -50,29 +50,28 @@ class IdMaker:
     def new(self) -> UUID:
         """Return a new id."""
         with self._lock:
-            now, counter = self._tick()
-            random = self._random()
-        return UUID(int=now << 80 | _VERSION | counter << 64 | _VARIANT | random)
-
-    def _tick(self) -> tuple[int, int]:
-        """Return the millisecond and the counter of the next id."""
-        now = self._milliseconds()
-        while now == self._last and self._counter >= COUNTER_LIMIT - 1:
-            self._wait_for_tick()
             now = self._milliseconds()
-        if now == self._last:
-            self._counter += 1
-        else:
-            self._last, self._counter = now, 0
-        return now, self._counter
+            if now != self._last:
+                self._last, self._counter = now, 0
+            elif self._counter < COUNTER_LIMIT - 1:
+                self._counter += 1
+            else:
+                now = self._next_tick()
+            # The operating system is asked for a block of random bytes at a time.
+            start = self._offset
+            if start >= len(self._block):
+                self._block, start = self._random_bytes(_BLOCK), 0
+            self._offset = start + 8
+            random = int.from_bytes(self._block[start : start + 8], "big") & _RANDOM_MASK
+            value = now << 80 | _VERSION | self._counter << 64 | _VARIANT | random
+        return UUID(int=value)
 
-    def _random(self) -> int:
-        """Return 62 random bits; the operating system is asked for a block at a time."""
-        if self._offset >= len(self._block):
-            self._block, self._offset = self._random_bytes(_BLOCK), 0
-        start = self._offset
-        self._offset = start + 8
-        return int.from_bytes(self._block[start : start + 8], "big") & _RANDOM_MASK
+    def _next_tick(self) -> int:
+        """Wait for another millisecond and return it."""
+        while (now := self._milliseconds()) == self._last:
+            self._wait_for_tick()
+        self._last, self._counter = now, 0
+        return now
 
     def _forget(self) -> None:
         self._lock = threading.Lock()

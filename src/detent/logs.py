@@ -7,6 +7,7 @@ never logged. The event itself goes along as `record.event`, for handlers that w
 import logging
 from collections.abc import Callable
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from detent import events
 from detent.events import Bus
@@ -17,13 +18,18 @@ _LONGEST: Final = 1000
 
 Words = Callable[[Any], str]
 
+_attached: Final[WeakKeyDictionary[Bus, set[logging.Logger]]] = WeakKeyDictionary()
+
 
 def attach(bus: Bus, logger: logging.Logger = LOGGER) -> None:
     """Write a line to `logger` for the events of `bus` that its level lets through.
 
     What happens with every single job is listened to only when the logger is at DEBUG now:
-    those events then cost nothing.
+    those events then cost nothing. Doing it again changes nothing.
     """
+    if logger in _attached.setdefault(bus, set()):
+        return
+    _attached[bus].add(logger)
     for event_type, (level, words) in LINES.items():
         if level > logging.DEBUG or logger.isEnabledFor(logging.DEBUG):
             bus.subscribe(event_type, _listener(logger, level, words))
@@ -137,7 +143,7 @@ def _node_stopped(event: events.NodeStopped) -> str:
     what = (
         f"{_many(event.released, 'unfinished job')} went back, uncharged, for other nodes"
         if event.released
-        else "it left nothing unfinished"
+        else "all its jobs have ended or gone back"
     )
     return f"node {event.node} stopped; {what}"
 

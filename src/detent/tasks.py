@@ -126,7 +126,7 @@ class Task(Generic[P, R_co]):
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> BoundCall[R_co]:
         """Return the call as a value, for `enqueue_many`."""
-        return BoundCall(self, args, kwargs, _NO_OPTIONS)
+        return BoundCall(self, args, kwargs, NO_OPTIONS)
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> "JobHandle[R_co]":
         """Store a job that makes this call; return when that is durable."""
@@ -276,4 +276,4 @@ def as_names(kind: str, value: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted({check_name(kind, name) for name in names}))
 
 
-_NO_OPTIONS: Final = CallOptions()
+NO_OPTIONS: Final = CallOptions()

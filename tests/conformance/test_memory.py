@@ -1,19 +1,37 @@
 """The executable specification keeps its own promises."""
 
+import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime
 
 import pytest
 
 from detent.spi.store import Store
 from detent.stores.memory import MemoryConnection, MemoryStore
-from detent.testing.conformance import StoreConformance
+from detent.testing.conformance import (
+    ClaimConformance,
+    ContextConformance,
+    ControlConformance,
+    EnqueueConformance,
+    FinishConformance,
+    InspectConformance,
+    NodeConformance,
+    StoreConformance,
+)
+
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 
-class TestMemory(StoreConformance):
+class Memory:
+    """A memory store, and its own kind of transaction."""
+
+    clock: Callable[[], datetime] | None = None
+
     @pytest.fixture
     def memory(self) -> MemoryStore:
-        return MemoryStore()
+        # Others run before and after every step, so that races are races here too.
+        return MemoryStore(self.clock, latency=lambda: asyncio.sleep(0))
 
     @pytest.fixture
     def store(self, memory: MemoryStore) -> Store:
@@ -24,3 +42,22 @@ class TestMemory(StoreConformance):
         self, memory: MemoryStore
     ) -> Callable[[], AbstractAsyncContextManager[MemoryConnection]]:
         return memory.begin
+
+
+class TestMemory(Memory, StoreConformance):
+    """All promises."""
+
+
+class TestMemoryAtNoon(
+    Memory,
+    EnqueueConformance,
+    ClaimConformance,
+    FinishConformance,
+    NodeConformance,
+    ContextConformance,
+    ControlConformance,
+    InspectConformance,
+):
+    """Everything happens at one moment: no promise rests on time that passes meanwhile."""
+
+    clock = staticmethod(lambda: NOON)

@@ -91,7 +91,7 @@ EXAMPLES: list[tuple[object, str]] = [
         f"node {NODE} is draining and claims no more; waiting for 1 running job",
     ),
     (events.NodeDraining(NODE, 0), f"node {NODE} is draining and claims no more; leaving"),
-    (events.NodeStopped(NODE, 0), f"node {NODE} stopped; it left nothing unfinished"),
+    (events.NodeStopped(NODE, 0), f"node {NODE} stopped; all its jobs have ended or gone back"),
     (
         events.NodeStopped(NODE, 2),
         f"node {NODE} stopped; 2 unfinished jobs went back, uncharged, for other nodes",
@@ -218,3 +218,13 @@ def test_the_event_goes_along_for_handlers_that_write_fields(
     event = events.NodeStopped(NODE, 0)
     bus.emit(event)
     assert caplog.records[0].__dict__["event"] is event
+
+
+def test_an_app_that_starts_two_nodes_says_everything_once(
+    logger: logging.Logger, caplog: pytest.LogCaptureFixture
+) -> None:
+    bus = Bus()
+    logs.attach(bus, logger)
+    logs.attach(bus, logger)
+    bus.emit(events.NodeStopped(NODE, 0))
+    assert len(caplog.messages) == 1

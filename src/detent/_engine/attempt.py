@@ -191,12 +191,11 @@ class Attempt:
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[Any]:
         await self.bench.scribe.flush()
-        pending = PendingCompletion(started=self.started, queue=self.queue)
+        pending = PendingCompletion(queue=self.queue)
         context = self.bench.contexts.transaction(self.node_id, self.claim, pending)
         async with context as connection:
             yield connection
             pending.result = self.result
-            pending.waited = self.started - self.claimed
             pending.lasted = self.bench.runtime.monotonic() - self.started
         self.completed = True
 

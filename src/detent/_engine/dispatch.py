@@ -168,4 +168,4 @@ class Dispatcher:
         outcome = Outcome(Ending.RELEASED)
         decision = decide(outcome, attempt.claim.attempt, NO_RETRY, 0)
         attempt.over = True
-        self._ends.settle(attempt, settlement_of(attempt, outcome, decision, 0.0, 0.0))
+        self._ends.settle(attempt, settlement_of(attempt, outcome, decision, 0.0))

@@ -208,13 +208,13 @@ def _report(attempt: Attempt, outcome: Outcome, ends: Ends) -> None:
         return
     claim = attempt.claim
     now = attempt.bench.runtime.monotonic()
-    waited, lasted = attempt.started - attempt.claimed, now - attempt.started
+    lasted = now - attempt.started
     plain = claim.hooks == 0 and not attempt.side_writes
     if outcome.ending is Ending.SUCCEEDED and plain:
         ends.complete(
             attempt,
             Completion(
-                claim.id, claim.fence, claim.task, attempt.queue, waited, lasted, attempt.result
+                claim.id, claim.fence, claim.task, attempt.queue, lasted, attempt.result
             ),
         )
         if attempt.bench.bus.wants(JobSucceeded):
@@ -222,7 +222,7 @@ def _report(attempt: Attempt, outcome: Outcome, ends: Ends) -> None:
         return
     bits = attempt.bench.runtime.random_bits(JITTER_BITS)
     decision = decide(outcome, claim.attempt, _policy(attempt), bits)
-    ends.settle(attempt, settlement_of(attempt, outcome, decision, waited, lasted))
+    ends.settle(attempt, settlement_of(attempt, outcome, decision, lasted))
     _tell(attempt, outcome, decision, lasted)
 
 
@@ -236,7 +236,7 @@ def _policy(attempt: Attempt) -> Retry:
 
 
 def settlement_of(
-    attempt: Attempt, outcome: Outcome, decision: Decision, waited: float, lasted: float
+    attempt: Attempt, outcome: Outcome, decision: Decision, lasted: float
 ) -> Settlement:
     """Return what is to be written about the end of an attempt."""
     claim = attempt.claim
@@ -246,7 +246,6 @@ def settlement_of(
         fence=claim.fence,
         task=claim.task,
         queue=attempt.queue,
-        waited=waited,
         lasted=lasted,
         result=attempt.result if succeeded else None,
         state=decision.state,

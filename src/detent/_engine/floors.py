@@ -30,7 +30,9 @@ class Floors:
         first: dict[tuple[str, int], Floor] = {}
         for claim in claims:
             # Within one priority claims come in the order of their due times.
-            first.setdefault((claim.lane, claim.priority), Floor(claim.due_at, claim.id))
+            key = (claim.lane, claim.priority)
+            if key not in first:
+                first[key] = Floor(claim.due_at, claim.id)
         for (lane, priority), floor in first.items():
             self._lanes.setdefault(lane, list(_NONE))[priority] = floor
 

@@ -3,31 +3,23 @@
 Exit codes: 0 done, 1 failed (or, with `--check`, something is to be done), 2 not understood.
 """
 
-from importlib.metadata import PackageNotFoundError, version
-
 import click
 
 from detent.cli.bench import bench_command
-from detent.cli.command import CommandGroup
+from detent.cli.command import CommandGroup, example
 from detent.cli.migrate import migrate_command
 from detent.cli.node import node_command
+from detent.version import __version__
 
 __all__ = ["main"]
-
-
-def _version() -> str:
-    try:
-        return version("detent")
-    except PackageNotFoundError:  # a source tree that was never installed
-        return "unknown"
 
 
 @click.group(
     cls=CommandGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="\b\nStart here:\n  detent migrate --url postgresql://localhost/app\n  detent node app:app",
+    epilog=example("detent migrate --url postgresql://localhost/app", "detent node shop.jobs:app"),
 )
-@click.version_option(_version(), prog_name="detent", message="%(prog)s %(version)s")
+@click.version_option(__version__, prog_name="detent", message="%(prog)s %(version)s")
 def main() -> None:
     """Jobs, schedules and workflows on the database you already have.
 

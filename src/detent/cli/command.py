@@ -9,8 +9,8 @@ from typing import IO, Any, Final, TypeVar
 
 import click
 
-from detent.config import Config
-from detent.errors import ConfigError, DetentError
+from detent.config import Config, redact
+from detent.errors import ConfigError, DetentError, StoreUnavailable
 
 Result = TypeVar("Result")
 
@@ -26,16 +26,23 @@ schema_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
-class Problem(click.ClickException):
+class Failed(click.ClickException):
     """An error that people can do something about: one line, no traceback."""
 
-    def __init__(self, message: str, exit_code: int = FAILED) -> None:
+    exit_code = FAILED
+
+    def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.split()))
-        self.exit_code = exit_code
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print the line where errors belong."""
         click.echo(f"detent: error: {self.message}", file=file, err=file is None)
+
+
+class NotUnderstood(Failed):
+    """The same for what was asked, rather than for what was done."""
+
+    exit_code = NOT_UNDERSTOOD
 
 
 class CommandGroup(click.Group):
@@ -46,9 +53,13 @@ class CommandGroup(click.Group):
         try:
             return super().invoke(ctx)
         except ConfigError as error:
-            raise Problem(str(error), NOT_UNDERSTOOD) from error
+            raise NotUnderstood(str(error)) from error
         except DetentError as error:
-            raise Problem(str(error)) from error
+            raise Failed(str(error)) from error
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands in the order in which people need them."""
+        return list(self.commands)
 
 
 def load_config(url: str | None, schema: str | None = None) -> Config:
@@ -59,10 +70,14 @@ def load_config(url: str | None, schema: str | None = None) -> Config:
     return replace(config, store=replace(config.store, schema=schema))
 
 
-def run(work: Coroutine[Any, Any, Result]) -> Result:
+def run(work: Coroutine[Any, Any, Result], config: Config) -> Result:
     """Run a coroutine to its end, on uvloop where it is installed."""
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(work)
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            return runner.run(work)
+    except StoreUnavailable as error:
+        # The driver's words seldom say which database it was.
+        raise Failed(f"{error} ({redact(config.store.url)})") from error
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

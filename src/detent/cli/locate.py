@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from detent.app import App
-from detent.cli.command import NOT_UNDERSTOOD, Problem
+from detent.cli.command import NotUnderstood
 
 
 def find_app(place: str) -> App:
@@ -52,5 +52,5 @@ def _apps_in(module: ModuleType) -> str:
     return f"found: {', '.join(f'{module.__name__}:{name}' for name in names)}"
 
 
-def _wrong(place: str, problem: str) -> Problem:
-    return Problem(f"APP {place!r}: {problem}", NOT_UNDERSTOOD)
+def _wrong(place: str, problem: str) -> NotUnderstood:
+    return NotUnderstood(f"APP {place!r}: {problem}")

@@ -2,7 +2,6 @@
 
 import click
 
-from detent.databases import migrate_store, migration_script, pending_migrations
 from detent.cli.command import (
     FAILED,
     example,
@@ -14,6 +13,7 @@ from detent.cli.command import (
     url_option,
 )
 from detent.config import Config
+from detent.databases import migrate_store, migration_script, pending_migrations
 
 
 @click.command(
@@ -22,7 +22,7 @@ from detent.config import Config
         "detent migrate --url postgresql://localhost/app",
         "detent migrate --check   # in a deployment: exit code 1 when steps are pending",
         "detent migrate --sql > detent.sql",
-    )
+    ),
 )
 @url_option
 @schema_option
@@ -39,9 +39,9 @@ def migrate_command(url: str | None, schema: str | None, mode: str | None, as_js
     if mode == "sql":
         _print_script(config, as_json)
     elif mode is None:
-        _print_applied(config, run(migrate_store(config)), as_json)
+        _print_applied(config, run(migrate_store(config), config), as_json)
     else:
-        pending = run(pending_migrations(config))
+        pending = run(pending_migrations(config), config)
         _print_pending(config, pending, as_json)
         if pending and mode == "check":
             click.get_current_context().exit(FAILED)

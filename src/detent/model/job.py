@@ -121,7 +121,6 @@ class Completion(NamedTuple):
     fence: int
     task: str
     queue: str
-    waited: float
     lasted: float
     result: bytes | None
 
@@ -133,8 +132,8 @@ class Settlement(NamedTuple):
     fence: int
     task: str
     queue: str
-    waited: float
     lasted: float
+    """Seconds that the attempt took; it ended when its end is written, near enough."""
     result: bytes | None
     state: State
     """Terminal; or pending or waiting when the job goes back."""

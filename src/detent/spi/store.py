@@ -237,10 +237,8 @@ class ContextStore(Protocol):
 class PendingCompletion:
     """What a `ctx.transaction()` will write when it commits."""
 
-    started: float
     queue: str
     result: bytes | None = None
-    waited: float = 0.0
     lasted: float = 0.0
 
 

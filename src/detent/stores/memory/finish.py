@@ -63,7 +63,7 @@ def succeeded(completion: Completion) -> Settlement:
 
 def _settle(tables: Tables, now: datetime, claim: Running, said: Settlement) -> None:
     place = claim.place
-    started_at = claim.claimed_at + timedelta(seconds=said.waited)
+    started_at = now - timedelta(seconds=said.lasted)
     if said.kind is not None:
         tried = Attempt(
             number=place.attempt,

@@ -52,7 +52,6 @@ class MemoryConnection:
                 fence=claim.fence,
                 task=claim.task,
                 queue=pending.queue,
-                waited=pending.waited,
                 lasted=pending.lasted,
                 result=pending.result,
             )

@@ -28,12 +28,16 @@ class Contexts:
 
     async def save_progress(self, node: UUID, progress: Sequence[Progress]) -> None:
         """See `ContextStore.save_progress`."""
+        if not progress:
+            return
         latest = {entry.id: entry for entry in progress}
         rows = sorted(latest.values(), key=lambda entry: entry.id)
         await self.database.fetch("save_progress", node, *zip(*rows, strict=True))
 
     async def append_log(self, node: UUID, lines: Sequence[LogLine]) -> None:
         """See `ContextStore.append_log`."""
+        if not lines:
+            return
         await self.database.fetch("append_log", node, *zip(*lines, strict=True))
 
     @asynccontextmanager
@@ -81,7 +85,6 @@ def _success(claim: Claim, completion: PendingCompletion) -> Settlement:
         fence=claim.fence,
         task=claim.task,
         queue=completion.queue,
-        waited=completion.waited,
         lasted=completion.lasted,
         result=completion.result,
         state=State.SUCCEEDED,

@@ -87,15 +87,15 @@ class Controlling(Inspecting):
         self, connection: Connection, verb: Verb, rows: Sequence[Any]
     ) -> list[Wake]:
         """Do what the hooks of moved jobs ask for; return who has to be told."""
-        hooked = sorted(row["id"] for row in rows if row["hooks"])
-        if verb is Verb.CANCEL and hooked:
-            woken = await after_end(self.database, connection, hooked)
+        if verb is Verb.CANCEL:
+            hooked = {row["id"]: row["waits_for"] for row in rows if row["hooks"]}
+            woken = await after_end(self.database, connection, hooked) if hooked else []
             return [Hint(row["lane"]) for row in woken]
         if verb is Verb.RETRY:
             for row in rows:
                 if row["hooks"] & Hook.KEY and row["unique_key"] is not None:
                     await self._take_key_again(connection, row["id"], row["unique_key"])
-        if verb in (Verb.CANCEL, Verb.PAUSE):
+        if verb is Verb.PAUSE:
             return []
         return [Hint(row["lane"], row["priority"], row["due_at"], row["id"]) for row in rows]
 

@@ -14,12 +14,15 @@ import asyncpg
 
 from detent.errors import Conflict, StoreError
 from detent.model.job import Keys, NewJob, Placed
+from detent.stores.postgres.columns import shortened, unless_empty
 from detent.stores.postgres.database import Connection, Database
 from detent.stores.postgres.failures import DRIVER_ERRORS, translate
 from detent.stores.postgres.notifier import notify_within
 
 _TAGS: Final = NewJob._fields.index("tags")
 _DELAY: Final = NewJob._fields.index("delay")
+_NULLABLE: Final = ("due_at", "options", "params", "tags", "principal", "trace")
+_DISTINCT: Final = ("id", "args")
 MAX_ROUNDS: Final = 10
 
 
@@ -40,6 +43,8 @@ class Enqueuing:
 
     async def enqueue_jobs(self, jobs: Sequence[NewJob]) -> None:
         """See `EnqueueStore.enqueue_jobs`."""
+        if not jobs:
+            return
         step = enqueue_step(jobs)
         await self.database.fetch(step.name, *step.args)
 
@@ -65,6 +70,8 @@ class Enqueuing:
         if not connection.is_in_transaction():
             raise StoreError("within= needs a connection with an open transaction")
         try:
+            if not jobs:
+                return []
             if keys is None:
                 step = enqueue_step(jobs)
                 await connection.fetch(self.database.sql(step.name), *step.args)
@@ -108,7 +115,13 @@ def enqueue_step(jobs: Sequence[NewJob]) -> Step:
     """Return the statement that stores these jobs."""
     if len(jobs) == 1:
         return Step("enqueue_job", _row(jobs[0]))
-    return Step("enqueue_jobs", tuple(zip(*map(_row, jobs), strict=True)))
+    columns: list[Any] = list(zip(*map(_row, jobs), strict=True))
+    for index, name in enumerate(NewJob._fields):
+        if name in _NULLABLE:
+            columns[index] = unless_empty(columns[index])
+        elif name not in _DISTINCT:
+            columns[index] = shortened(columns[index])
+    return Step("enqueue_jobs", tuple(columns))
 
 
 def _row(job: NewJob) -> tuple[Any, ...]:
@@ -130,7 +143,10 @@ def place_keyed(job: NewJob, keys: Keys) -> Steps:
     waits_for: UUID | None = None
     if keys.unique is not None:
         waits_for = yield from _take_unique_key(job.id, keys.unique, keys.on_conflict)
-    yield Step("enqueue_keyed_job", (*_row(job), keys.idempotency, keys.unique, waits_for))
+    stored = yield Step("enqueue_keyed_job", (*_row(job), keys.idempotency, keys.unique, waits_for))
+    if not stored:
+        # A repeated call after a lost reply. The job may even have ended: take no keys for it.
+        raise _TakenError(Placed(job.id, created=True))
     return Placed(job.id, created=True)
 
 

@@ -1,11 +1,12 @@
 """Takes the ends of claims."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
 from detent.model.job import Completion, Settlement
 from detent.spi.notifier import Hint
+from detent.stores.postgres.columns import unless_empty
 from detent.stores.postgres.database import Connection, Database
 from detent.stores.postgres.notifier import PostgresNotifier
 
@@ -18,18 +19,36 @@ class Finishing:
 
     async def finish_jobs(self, node: UUID, completions: Sequence[Completion]) -> list[UUID]:
         """See `FinishStore.finish_jobs`."""
-        columns = zip(*sorted(completions), strict=True)
-        rows = await self.database.fetch("finish_jobs", node, *columns)
+        if not completions:
+            return []
+        ids, fences, tasks, queues, lasted, results = zip(*sorted(completions), strict=True)
+        kinds = {kind: n for n, kind in enumerate(dict.fromkeys(zip(tasks, queues, strict=True)), 1)}
+        rows = await self.database.fetch(
+            "finish_jobs",
+            node,
+            ids,
+            fences,
+            lasted,
+            unless_empty(results),
+            # Nearly always all are of one kind, and sending text per row is not free.
+            None if len(kinds) == 1 else [kinds[k] for k in zip(tasks, queues, strict=True)],
+            [task for task, _ in kinds],
+            [queue for _, queue in kinds],
+        )
         return [row[0] for row in rows]
 
     async def settle_jobs(self, node: UUID, settlements: Sequence[Settlement]) -> list[UUID]:
         """See `FinishStore.settle_jobs`."""
+        if not settlements:
+            return []
         rows = await self.database.fetch("settle_jobs", node, *_columns(settlements))
         self._wake_for(rows)
         return [row["id"] for row in rows]
 
     async def finish_hooked(self, node: UUID, settlements: Sequence[Settlement]) -> list[UUID]:
         """See `FinishStore.finish_hooked`."""
+        if not settlements:
+            return []
 
         async def work(connection: Connection) -> tuple[list[Any], list[Any]]:
             return await settle_hooked(self.database, connection, node, settlements)
@@ -61,16 +80,23 @@ async def settle_hooked(
     waited for its locks: a replacement that was parked meanwhile is not overlooked.
     """
     rows = await connection.fetch(database.sql("settle_jobs"), node, *_columns(settlements))
-    ended = sorted(row["id"] for row in rows if row["state"] not in ("pending", "waiting"))
+    ended = {row["id"]: None for row in rows if row["state"] not in ("pending", "waiting")}
     if not ended:
         return rows, []
     return rows, await after_end(database, connection, ended)
 
 
-async def after_end(database: Database, connection: Connection, ended: list[UUID]) -> list[Any]:
-    """Do what hooks ask for when jobs have ended; return the rows of the jobs that it woke."""
-    await connection.fetch(database.sql("release_unique_keys"), ended)
-    return list(await connection.fetch(database.sql("wake_waiting"), ended))
+async def after_end(
+    database: Database, connection: Connection, ended: Mapping[UUID, UUID | None]
+) -> list[Any]:
+    """Do what hooks ask for when jobs have ended; return the rows of the jobs that it woke.
+
+    `ended` maps each job to the one that it was waiting for, if any.
+    """
+    ids = sorted(ended)
+    waits = [ended[job_id] for job_id in ids]
+    await connection.fetch(database.sql("release_unique_keys"), ids, waits)
+    return list(await connection.fetch(database.sql("wake_waiting"), ids))
 
 
 def _columns(settlements: Sequence[Settlement]) -> list[Sequence[Any]]:

@@ -142,10 +142,9 @@ CREATE TABLE detent.detent_key (
     PRIMARY KEY (kind, key)
 );
 
--- Messages to running jobs. The fence says for which claim; leftovers of older ones mean nothing.
+-- Messages to running jobs. They outlive a claim: whoever runs the job next hears of them.
 CREATE TABLE detent.detent_signal (
     id         uuid        NOT NULL,
-    fence      bigint      NOT NULL,
     kind       text        NOT NULL,
     reason     text,
     created_at timestamptz NOT NULL,
@@ -231,7 +230,7 @@ SELECT
     job.unique_key,
     EXISTS (
         SELECT 1 FROM detent.detent_signal AS signal
-        WHERE signal.id = running.id AND signal.fence = running.fence AND signal.kind = 'cancel'
+        WHERE signal.id = running.id AND signal.kind = 'cancel'
     ) AS cancel_requested,
     progress.fraction AS progress,
     progress.message AS progress_message
@@ -240,4 +239,4 @@ LEFT JOIN detent.detent_ready AS ready ON ready.id = job.id
 LEFT JOIN detent.detent_running AS running ON running.id = job.id
 LEFT JOIN detent.detent_parked AS parked ON parked.id = job.id
 LEFT JOIN detent.detent_outcome AS outcome ON outcome.id = job.id
-LEFT JOIN detent.detent_progress AS progress ON progress.id = job.id;
+LEFT JOIN detent.detent_progress AS progress ON progress.id = running.id;

@@ -31,6 +31,7 @@ _MODULES = (
     "keys",
     "nodes",
     "pages",
+    "steps",
 )
 # A failing assertion should show its values, as in a test of one's own.
 pytest.register_assert_rewrite(*(f"{__name__}.{name}" for name in _MODULES))

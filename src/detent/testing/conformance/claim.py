@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from detent.model.job import NewJob, Position, Priority
@@ -22,6 +22,7 @@ from detent.testing.conformance.builders import (
     new_id,
     new_job,
 )
+from detent.testing.conformance.examples import FEW
 from detent.testing.conformance.steps import (
     claimed,
     claimed_ids,
@@ -65,11 +66,7 @@ def _backlog(entries: list[tuple[Priority, int]], now: datetime, queue: str) -> 
 class ClaimConformance:
     """Claims, floors, lanes and looks."""
 
-    @settings(
-        max_examples=25,
-        deadline=None,
-        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-    )
+    @FEW
     @given(
         entries=ENTRIES,
         boost_interval=st.sampled_from([timedelta(0), BOOST]),

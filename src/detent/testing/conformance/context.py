@@ -40,7 +40,7 @@ class Interrupted(Exception):
 
 def pending(result: bytes | None = None) -> PendingCompletion:
     """Return what a context hands to its transaction."""
-    return PendingCompletion(started=0.0, queue="default", result=result)
+    return PendingCompletion(queue="default", result=result)
 
 
 def progress(holding: Held, fraction: float, message: str | None = None) -> Progress:

@@ -6,10 +6,11 @@ and on `MemoryStore`, step by step, and every answer and the whole picture have 
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from itertools import count
 from typing import Any, Final
 from uuid import UUID
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from detent.errors import DetentError
@@ -32,6 +33,7 @@ from detent.testing.conformance.builders import (
     settlement,
     unique,
 )
+from detent.testing.conformance.examples import FEW
 from detent.testing.conformance.steps import Held, claimed, now_of
 
 KEYS: Final[tuple[Keys | None, ...]] = (
@@ -166,11 +168,7 @@ class World:
 class HistoryConformance:
     """The store beside the specification."""
 
-    @settings(
-        max_examples=20,
-        deadline=None,
-        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-    )
+    @FEW
     @given(history=HISTORIES)
     async def test_any_history_leaves_the_store_as_it_leaves_the_specification(
         self, store: Store, history: list[tuple[str, int, int]]
@@ -178,7 +176,7 @@ class HistoryConformance:
         await self._empty(store)
         now = await now_of(store)
         nodes, jobs = [node_identity()], list[NewJob]()
-        worlds = [World(each, nodes, jobs) for each in (MemoryStore(), store)]
+        worlds = [World(each, nodes, jobs) for each in (MemoryStore(_ticking(now)), store)]
         for world in worlds:
             await world.join(0, 0)
         for step, one, two in history:
@@ -200,6 +198,12 @@ class HistoryConformance:
             pass
         while await store.delete_page(JobFilter(), 100):
             pass
+
+
+def _ticking(start: datetime) -> Callable[[], datetime]:
+    """Return a clock that moves with every look, so that no two things happen at once."""
+    ticks = count()
+    return lambda: start + timedelta(microseconds=next(ticks))
 
 
 def _job(now: datetime, number: int, choice: int) -> NewJob:

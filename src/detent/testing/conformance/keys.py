@@ -153,6 +153,7 @@ class KeyConformance:
         assert await place(store, new, unique("user-1", "replace")) == Placed(new.id, True)
         replaced = await info(store, old)
         assert (replaced.state, replaced.superseded_by) == (State.CANCELED, new.id)
+        assert replaced.reason, "people want to know why"
         assert await claimed_ids(store, await joined(store)) == [new.id]
         told = await place(store, new_job(), unique("user-1", "return"))
         assert told == Placed(new.id, False), "the new job holds the key"

@@ -11,4 +11,4 @@ SELECT
     EXISTS (SELECT 1 FROM me) AS alive,
     clock_timestamp() AS now,
     (SELECT count(*) FROM detent.detent_node
-     WHERE state IN ('active', 'draining') AND lease_until > clock_timestamp()) AS nodes
+     WHERE state = 'active' AND lease_until > clock_timestamp()) AS nodes

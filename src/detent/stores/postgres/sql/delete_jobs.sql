@@ -9,6 +9,10 @@ WITH ended AS (
     DELETE FROM detent.detent_attempt WHERE id IN (SELECT id FROM ended)
 ), lines AS (
     DELETE FROM detent.detent_log WHERE id IN (SELECT id FROM ended)
+), signals AS (
+    DELETE FROM detent.detent_signal WHERE id IN (SELECT id FROM ended)
+), progress AS (
+    DELETE FROM detent.detent_progress WHERE id IN (SELECT id FROM ended)
 ), keys AS (
     DELETE FROM detent.detent_key AS held USING job
     WHERE held.kind = 'idempotency' AND held.key = job.idempotency_key AND held.job = job.id

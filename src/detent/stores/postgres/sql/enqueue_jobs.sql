@@ -1,21 +1,26 @@
 -- Store new jobs: the full row once, and a narrow row where claims look.
 -- $1 id  $2 task  $3 queue  $4 lane  $5 priority  $6 delay in seconds  $7 due_at or NULL
 -- $8 args  $9 codec  $10 options  $11 params  $12 tags as JSON or NULL  $13 hooks
--- $14 principal  $15 trace: one array each.
+-- $14 principal  $15 trace: one array each. Columns that cannot be NULL may be given as their
+-- first value when all are the same; the others may be NULL as a whole.
 WITH job AS (
     INSERT INTO detent.detent_job (
         id, task, queue, lane, priority, due_at, enqueued_at, args, codec, options, params, tags,
         hooks, principal, trace
     )
     SELECT
-        new.id, new.task, new.queue, new.lane, new.priority,
+        new.id, coalesce(new.task, ($2::text[])[1]), coalesce(new.queue, ($3::text[])[1]),
+        coalesce(new.lane, ($4::text[])[1]), coalesce(new.priority, ($5::smallint[])[1]),
         -- Not now(): each row gets its own microsecond, so a batch keeps its order and the
         -- floor of a scan can stand inside it.
-        coalesce(new.due_at, clock_timestamp() + new.delay * interval '1 second'),
-        clock_timestamp(), new.args, new.codec, new.options, new.params,
+        coalesce(
+            new.due_at,
+            clock_timestamp() + coalesce(new.delay, ($6::float8[])[1]) * interval '1 second'
+        ),
+        clock_timestamp(), new.args, coalesce(new.codec, ($9::text[])[1]), new.options, new.params,
         CASE WHEN new.tags IS NOT NULL
             THEN ARRAY(SELECT json_array_elements_text(new.tags::json)) END,
-        new.hooks, new.principal, new.trace
+        coalesce(new.hooks, ($13::smallint[])[1]), new.principal, new.trace
     FROM unnest(
         $1::uuid[], $2::text[], $3::text[], $4::text[], $5::smallint[], $6::float8[],
         $7::timestamptz[], $8::bytea[], $9::text[], $10::bytea[], $11::bytea[], $12::text[],

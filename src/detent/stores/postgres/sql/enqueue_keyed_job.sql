@@ -1,4 +1,5 @@
--- Store one new job that holds keys, claimable or parked behind another.
+-- Store one new job that holds keys, claimable or parked behind another. Returns a row unless
+-- its id is known already.
 -- $1..$15 as enqueue_job  $16 idempotency key  $17 business key
 -- $18 the job it waits for, or NULL
 WITH job AS (
@@ -25,7 +26,9 @@ WITH job AS (
         limits
     FROM job
     WHERE $18::uuid IS NOT NULL
+), ready AS (
+    INSERT INTO detent.detent_ready (id, lane, priority, due_at, hooks, limits)
+    SELECT id, lane, priority, due_at, hooks, limits FROM job
+    WHERE $18::uuid IS NULL
 )
-INSERT INTO detent.detent_ready (id, lane, priority, due_at, hooks, limits)
-SELECT id, lane, priority, due_at, hooks, limits FROM job
-WHERE $18::uuid IS NULL
+SELECT id FROM job

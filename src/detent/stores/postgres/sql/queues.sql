@@ -4,6 +4,8 @@ WITH live AS (
     FROM detent.detent_ready
     UNION ALL
     SELECT split_part(lane, '+', 1), 'running', NULL FROM detent.detent_running
+    UNION ALL
+    SELECT split_part(lane, '+', 1), 'parked', NULL FROM detent.detent_parked
 ), counted AS (
     SELECT
         queue,

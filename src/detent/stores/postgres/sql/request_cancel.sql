@@ -1,17 +1,15 @@
--- Ask running jobs to stop. Their nodes find the message; a repeated request changes nothing.
+-- Ask running jobs to stop. Their nodes find the message; the first request stands.
 -- $1 ids  $2 generation or NULL for any  $3 reason
 WITH running AS (
     -- Locked, so that a job which ends at this moment has either seen the message or is gone.
-    SELECT id, fence, node FROM detent.detent_running
+    SELECT id, node FROM detent.detent_running
     WHERE id = ANY($1::uuid[]) AND ($2::integer IS NULL OR generation = $2)
     ORDER BY id
     FOR UPDATE
 ), asked AS (
-    INSERT INTO detent.detent_signal AS known (id, fence, kind, reason, created_at)
-    SELECT id, fence, 'cancel', $3::text, clock_timestamp() FROM running
-    ON CONFLICT (id, kind) DO UPDATE
-    SET fence = excluded.fence, reason = excluded.reason, created_at = excluded.created_at
-    WHERE known.fence <> excluded.fence
+    INSERT INTO detent.detent_signal (id, kind, reason, created_at)
+    SELECT id, 'cancel', $3::text, clock_timestamp() FROM running
+    ON CONFLICT (id, kind) DO NOTHING
     RETURNING id
 )
 -- Those asked for the first time say so, so that a page of requests comes to an end.

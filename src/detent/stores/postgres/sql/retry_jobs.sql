@@ -9,6 +9,11 @@ WITH ended AS (
         id, generation, number, kind, node, started_at, ended_at, error
     )
     SELECT id, generation, attempt, state, node, started_at, finished_at, error FROM ended
+), unsignaled AS (
+    -- A request that came too late for the last life must not end this one.
+    DELETE FROM detent.detent_signal WHERE id IN (SELECT id FROM ended)
+), unprogressed AS (
+    DELETE FROM detent.detent_progress WHERE id IN (SELECT id FROM ended)
 ), back AS (
     INSERT INTO detent.detent_ready (id, due_at, generation, priority, hooks, lane, limits)
     SELECT job.id, clock_timestamp(), ended.generation + 1, job.priority, job.hooks, job.lane,

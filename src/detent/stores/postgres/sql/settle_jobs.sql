@@ -1,20 +1,20 @@
 -- Write any end of claims: outcomes, returns to the queue, parking, and what the attempt came to.
 -- $1 node incarnation
--- $2 id  $3 fence  $4 task  $5 queue  $6 seconds waited  $7 seconds run  $8 result
--- $9 state that follows  $10 delay in seconds or NULL  $11 whether the attempt is charged
--- $12 kind of attempt to record or NULL  $13 error  $14 reason: one array each, sorted by id
+-- $2 id  $3 fence  $4 task  $5 queue  $6 seconds run  $7 result
+-- $8 state that follows  $9 delay in seconds or NULL  $10 whether the attempt is charged
+-- $11 kind of attempt to record or NULL  $12 error  $13 reason: one array each, sorted by id
 WITH gone AS (
     DELETE FROM detent.detent_running AS running
     USING unnest(
-        $2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::float8[], $7::float4[], $8::bytea[],
-        $9::text[], $10::float8[], $11::boolean[], $12::text[], $13::bytea[], $14::text[]
+        $2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::float4[], $7::bytea[], $8::text[],
+        $9::float8[], $10::boolean[], $11::text[], $12::bytea[], $13::text[]
     ) AS said (
-        id, fence, task, queue, waited, lasted, result, state, delay, charged, kind, error, reason
+        id, fence, task, queue, lasted, result, state, delay, charged, kind, error, reason
     )
     WHERE running.id = said.id AND running.fence = said.fence AND running.node = $1
     RETURNING running.*, said.task, said.queue, said.lasted, said.result, said.state, said.delay,
         said.charged, said.kind, said.error, said.reason,
-        running.claimed_at + said.waited * interval '1 second' AS started_at
+        clock_timestamp() - said.lasted * interval '1 second' AS started_at
 ), ended AS (
     INSERT INTO detent.detent_outcome (
         id, generation, attempt, fence, finished_at, started_at, duration, node, state, task,
@@ -49,7 +49,9 @@ WITH gone AS (
     FROM gone
     WHERE kind IS NOT NULL
 ), unsignaled AS (
-    DELETE FROM detent.detent_signal WHERE id IN (SELECT id FROM gone)
+    -- A request to cancel outlives the claim: whoever runs the job next will hear of it.
+    DELETE FROM detent.detent_signal
+    WHERE id IN (SELECT id FROM gone WHERE state NOT IN ('pending', 'waiting'))
 ), progressed AS (
     DELETE FROM detent.detent_progress WHERE id IN (SELECT id FROM gone)
 )

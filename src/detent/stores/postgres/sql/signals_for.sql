@@ -1,8 +1,7 @@
--- Messages for jobs that a node runs.
+-- Messages for jobs that a node runs; also those that came during an earlier claim.
 -- $1 incarnation
-SELECT signal.id, signal.fence, signal.kind, signal.reason
+SELECT running.id, running.fence, signal.kind, signal.reason
 FROM detent.detent_signal AS signal
-JOIN detent.detent_running AS running
-    ON running.id = signal.id AND running.fence = signal.fence
+JOIN detent.detent_running AS running ON running.id = signal.id
 WHERE running.node = $1
-ORDER BY signal.id
+ORDER BY running.id

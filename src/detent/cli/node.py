@@ -1,0 +1,161 @@
+"""`detent node`: runs one node until it is told to stop."""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Final, TypeVar
+
+import click
+
+from detent.app import App, RunningNode
+from detent.cli.command import Failed, example, run, url_option
+from detent.cli.locate import find_app
+from detent.config import NodeConfig, StoreConfig
+from detent.errors import ConfigError
+
+LOG_FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+THREAD_GRACE: Final = 0.5
+LEVELS: Final = ("debug", "info", "warning", "error")
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _setting_option(flag: str, metavar: str, text: str) -> Callable[[Command], Command]:
+    """Return an option that is read, and refused, as the same key of `[node]` is."""
+
+    def read(_: click.Context, parameter: click.Parameter, value: str | None) -> Any:
+        try:
+            return None if value is None else NodeConfig.read(str(parameter.name), value)
+        except ConfigError as error:
+            raise click.BadParameter(str(error)) from error
+
+    return click.option(flag, metavar=metavar, callback=read, help=text)
+
+
+@click.command(
+    "node",
+    epilog=example(
+        "detent node shop.jobs:app",
+        "detent node shop.jobs:app --queues mail=20,default=50 --drain-timeout 2m",
+    ),
+)
+@click.argument("place", metavar="APP")
+@_setting_option("--queues", "mail=20,...", "Queues, and how many jobs of each run at once.")
+@_setting_option("--concurrency", "N", 'How many jobs run at once, of the queue "default".')
+@_setting_option("--name", "NAME", "The node's name.  [default: the host's]")
+@_setting_option("--drain-timeout", "30s", "How long jobs may go on when the node stops.")
+@url_option
+@click.option(
+    "--log-level",
+    type=click.Choice(LEVELS, case_sensitive=False),
+    default="info",
+    show_default=True,
+)
+def node_command(
+    *,
+    place: str,
+    queues: dict[str, int] | None,
+    concurrency: int | None,
+    name: str | None,
+    drain_timeout: timedelta | None,
+    url: str | None,
+    log_level: str,
+) -> None:
+    """Run a node that works on the jobs of APP.
+
+    APP is module:attribute; the module is looked for in the current directory too. The first
+    SIGTERM or SIGINT (Ctrl-C) lets running jobs end, the second gives them back at once.
+    """
+    # The level counts when the node starts; the handler comes after the application's own.
+    logging.getLogger("detent").setLevel(log_level.upper())
+    app = find_app(place)
+    if not logging.getLogger().handlers:
+        logging.basicConfig(stream=sys.stderr, format=LOG_FORMAT, level=log_level.upper())
+    if url is not None:
+        checked: str = StoreConfig.read("url", url, "--url")
+        app.config = replace(app.config, store=replace(app.config.store, url=checked))
+    if concurrency is not None and (queues or app.config.node.queues):
+        raise click.UsageError("--concurrency is for the queue 'default' alone; use --queues")
+    node = app.node(queues=queues, concurrency=concurrency, name=name, drain_timeout=drain_timeout)
+    run(_serve(app, node), app.config)
+    _leave_stuck_threads()
+
+
+async def _serve(app: App, node: RunningNode) -> None:
+    """Run the node from its start to its end, whatever signals come in between."""
+    stopper = Stopper(node)
+    stopper.listen()
+    try:
+        await stopper.start()
+        await node.wait_stopped()
+    finally:
+        await app.close()
+
+
+class Stopper:
+    """Turns the first signal into a drain, and the second into a quick one."""
+
+    def __init__(self, node: RunningNode) -> None:
+        self._node = node
+        self._signals = 0
+        self._starting: asyncio.Task[None] | None = None
+
+    def listen(self) -> None:
+        """Handle the signals that ask a process to end."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            _handle(loop, number, self.stop)
+
+    def stop(self) -> None:
+        """Stop the node; the more often this is called, the sooner."""
+        self._signals += 1
+        if self._starting is None:
+            self._node.stop(now=self._signals > 1)
+        elif self._signals > 1:
+            self._starting.cancel()
+
+    async def start(self) -> None:
+        """Start the node; one that was told to stop meanwhile stops as soon as it can."""
+        self._starting = asyncio.ensure_future(self._node.start())
+        try:
+            await self._starting
+        except asyncio.CancelledError as error:
+            raise Failed("stopped before the node had started") from error
+        finally:
+            self._starting = None
+        if self._signals:
+            self._node.stop(now=self._signals > 1)
+
+
+def _handle(
+    loop: asyncio.AbstractEventLoop, number: signal.Signals, handler: Callable[[], None]
+) -> None:
+    try:
+        loop.add_signal_handler(number, handler)
+    except NotImplementedError:  # Windows
+        signal.signal(number, lambda *_: _call_soon(loop, handler))
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, handler: Callable[[], None]) -> None:
+    loop.call_soon_threadsafe(handler)
+
+
+def _leave_stuck_threads() -> None:
+    """End the process although threads of given-up jobs go on.
+
+    Python would wait for them, and their jobs are already free to run elsewhere.
+    """
+    ends_at = time.monotonic() + THREAD_GRACE
+    for thread in threading.enumerate():
+        if thread.name.startswith("detent-job"):
+            thread.join(max(0.0, ends_at - time.monotonic()))
+            if thread.is_alive():
+                logging.shutdown()
+                os._exit(0)

@@ -1,0 +1,133 @@
+"""If these fail, a mistake on the command line is answered with a traceback or with nothing."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+Detent = Callable[..., Result]
+
+JOBS = """
+from detent import App
+
+app = App("memory://one")
+other = App("memory://two")
+text = "app"
+
+class Box:
+    inner = "not an app"
+"""
+
+
+@pytest.fixture(autouse=True)
+def modules(tmp_path: Path) -> None:
+    """Write modules that each test imports anew."""
+    (tmp_path / "shop_jobs.py").write_text(JOBS)
+    (tmp_path / "broken_jobs.py").write_text("import no_such_package")
+    (tmp_path / "empty_jobs.py").write_text("")
+    for module in ("shop_jobs", "broken_jobs", "empty_jobs"):
+        sys.modules.pop(module, None)
+
+
+def only_line(result: Result) -> str:
+    """Return the one line that was said, on stderr."""
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("detent: error: ")
+    return line.removeprefix("detent: error: ")
+
+
+@pytest.mark.parametrize(
+    "place, problem",
+    [
+        ("no_such_jobs:app", "there is no module 'no_such_jobs' here or installed"),
+        ("shop_jobs.deeper:app", "there is no module 'shop_jobs.deeper' here or installed"),
+        ("shop_jobs:ap", "there is no 'ap'; found: shop_jobs:app, shop_jobs:other"),
+        ("shop_jobs:Box.outer", "there is no 'outer'; found: shop_jobs:app, shop_jobs:other"),
+        ("shop_jobs:Box.inner", "that is a str, not an App; found: shop_jobs:app, shop_jobs:other"),
+        ("shop_jobs:text", "that is a str, not an App; found: shop_jobs:app, shop_jobs:other"),
+        ("shop_jobs", "the attribute is missing; found: shop_jobs:app, shop_jobs:other"),
+        ("empty_jobs:app", "there is no 'app'; the module empty_jobs has no App"),
+        ("shop_jobs.py:app", "write it as module:attribute, such as shop.jobs:app"),
+        ("./shop_jobs:app", "write it as module:attribute, such as shop.jobs:app"),
+        (":app", "write it as module:attribute, such as shop.jobs:app"),
+    ],
+)
+def test_a_wrong_app_says_what_was_found(detent: Detent, place: str, problem: str) -> None:
+    result = detent("node", place)
+    assert only_line(result) == f"APP {place!r}: {problem}"
+    assert result.exit_code == 2
+
+
+def test_what_a_module_raises_itself_is_shown_as_it_is(detent: Detent) -> None:
+    with pytest.raises(ModuleNotFoundError, match="no_such_package"):
+        detent("node", "broken_jobs:app")
+
+
+def test_no_app_at_all_shows_the_usage(detent: Detent) -> None:
+    result = detent("node")
+    assert result.exit_code == 2
+    assert "Missing argument 'APP'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments, problem",
+    [
+        (["--queues", "mail"], "'mail' has no slots; write it such as mail=20"),
+        (["--queues", "a+b=1"], "the queue 'a+b'"),
+        (["--concurrency", "0"], "must be a whole number from 1 to 100,000"),
+        (["--drain-timeout", "soon"], "must be a duration such as"),
+        (["--name", "two words"], "without spaces"),
+        (["--queues", "mail=1", "--concurrency", "2"], "use --queues"),
+    ],
+)
+def test_options_are_checked_like_settings(
+    detent: Detent, arguments: list[str], problem: str
+) -> None:
+    result = detent("node", "shop_jobs:app", *arguments)
+    assert result.exit_code == 2
+    assert problem in result.stderr
+
+
+@pytest.mark.parametrize("command", [["migrate", "--plan"], ["bench"], ["node", "shop_jobs:app"]])
+def test_an_unknown_kind_of_database_is_a_mistake_in_the_question(
+    detent: Detent, command: list[str]
+) -> None:
+    result = detent(*command, "--url", "oracle://ada:s3cret@db/jobs")
+    assert "[store] url = 'oracle://ada:***@db/jobs': " in only_line(result)
+    assert result.exit_code == 2
+
+
+@pytest.mark.parametrize("command", [["migrate", "--plan"], ["bench"], ["node", "shop_jobs:app"]])
+def test_a_url_that_is_none_is_refused(detent: Detent, command: list[str]) -> None:
+    result = detent(*command, "--url", "localhost")
+    assert "must be a URL such as postgresql://host/database" in only_line(result)
+    assert result.exit_code == 2
+
+
+def test_a_mistake_in_the_file_is_one_line(detent: Detent, tmp_path: Path) -> None:
+    (tmp_path / "detent.toml").write_text("[node]\nworker_count = 4\n")
+    result = detent("migrate", "--sql")
+    assert only_line(result) == (
+        "detent.toml: [node] worker_count: unknown key; did you mean [node] concurrency?"
+    )
+    assert result.exit_code == 2
+
+
+def test_a_mistake_in_the_environment_is_one_line(detent: Detent) -> None:
+    result = detent("migrate", "--sql", DETENT_STORE_SCHEMA="Robert'; --")
+    assert "(from DETENT_STORE_SCHEMA)" in only_line(result)
+    assert result.exit_code == 2
+
+
+@pytest.mark.parametrize("command", [["migrate"], ["bench"], ["node", "shop_jobs:app"]])
+def test_a_database_that_cannot_be_reached_is_one_line_without_its_password(
+    detent: Detent, command: list[str]
+) -> None:
+    result = detent(*command, "--url", "postgresql://ada:s3cret@127.0.0.1:1/jobs")
+    line = only_line(result)
+    assert line.startswith("the database cannot be reached: ")
+    assert line.endswith("(postgresql://ada:***@127.0.0.1:1/jobs)")
+    assert result.exit_code == 1
