@@ -7,13 +7,15 @@ import json
 import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from bench import ablation, claim, enqueue, environments, idle, latency, memory, report
+from bench.bars import BARS
 from bench.drain import Drains
 from bench.harness import Harness, say
 from bench.options import Options, parse
-from bench.results import Failure
+from bench.results import Failure, Results
 from bench.server import open_server
 from bench.subjects import DETENT, PEERS, PROTOTYPE, RAW, Subject
 
@@ -77,6 +79,12 @@ async def measure(harness: Harness, sections: dict[str, Section]) -> None:
             say(f"{name} failed: {failure.reason}")
 
 
+def write_json(path: Path, results: Results, cast: Cast) -> None:
+    bars = [{"what": bar.what, "limit": bar.limit, "verdict": bar.verdict(results)} for bar in BARS]
+    whole = {**results.as_json(), "bars": bars, "versions": cast.versions, "missing": cast.missing}
+    path.write_text(json.dumps(whole, indent=1) + "\n")
+
+
 async def main() -> int:
     options = parse()
     cast = await choose(options)
@@ -86,8 +94,7 @@ async def main() -> int:
         results = harness.results
         print(report.render(results, options, server.version, cast.versions, cast.missing))
         if options.json:
-            text = json.dumps({**results.as_json(), "versions": cast.versions}, indent=1)
-            options.json.write_text(text + "\n")
+            write_json(options.json, results, cast)
     return 0 if results.samples else 1
 
 

@@ -116,12 +116,16 @@ class Outside:
     def __init__(self, url: str) -> None:
         self._url = url
 
-    def enqueue(self, task: str, *arguments: str | float, queue: str = "default") -> UUID:
+    def enqueue(
+        self, task: str, path: Path, seconds: float | None = None, queue: str = "default"
+    ) -> UUID:
         async def enqueue(app: App) -> UUID:
-            def never(*_: str | float) -> None:
+            def never(path: str, seconds: float = 0.0) -> None:
                 raise AssertionError("this program runs nothing")
 
-            job = await app.task(name=task)(never).options(queue=queue).enqueue(*arguments)
+            call = app.task(name=task)(never).options(queue=queue)
+            given = {} if seconds is None else {"seconds": seconds}
+            job = await call.enqueue(str(path), **given)
             found: UUID = job.id
             return found
 
@@ -156,8 +160,8 @@ def test_a_node_runs_jobs_until_it_is_told_to_stop(
     node.wait_for("taking jobs from mail (2), default (5)")
     assert outside.nodes() == ["web-1"]
     jobs = [
-        outside.enqueue("touch", str(tmp_path / "mail"), queue="mail"),
-        outside.enqueue("touch", str(tmp_path / "default")),
+        outside.enqueue("touch", tmp_path / "mail", queue="mail"),
+        outside.enqueue("touch", tmp_path / "default"),
     ]
     wait_for_file(tmp_path / "mail")
     wait_for_file(tmp_path / "default")
@@ -173,7 +177,7 @@ def test_the_first_signal_lets_running_jobs_end(
     start: Start, outside: Outside, postgres_url: str, tmp_path: Path, number: signal.Signals
 ) -> None:
     node = start(postgres_url)
-    job = outside.enqueue("work", str(tmp_path / "begun"), 1.0)
+    job = outside.enqueue("work", tmp_path / "begun", 1.0)
     wait_for_file(tmp_path / "begun")
     node.signal(number)
     node.wait_for("draining")
@@ -185,7 +189,7 @@ def test_the_second_signal_gives_running_jobs_back(
     start: Start, outside: Outside, postgres_url: str, tmp_path: Path
 ) -> None:
     node = start(postgres_url)
-    job = outside.enqueue("work", str(tmp_path / "begun"), 600.0)
+    job = outside.enqueue("work", tmp_path / "begun", 600.0)
     wait_for_file(tmp_path / "begun")
     node.signal()
     node.wait_for("draining")
@@ -199,7 +203,7 @@ def test_the_drain_timeout_gives_running_jobs_back(
     start: Start, outside: Outside, postgres_url: str, tmp_path: Path
 ) -> None:
     node = start(postgres_url, "--drain-timeout", "200ms")
-    job = outside.enqueue("work", str(tmp_path / "begun"), 600.0)
+    job = outside.enqueue("work", tmp_path / "begun", 600.0)
     wait_for_file(tmp_path / "begun")
     node.signal()
     assert node.ended() == 0
@@ -210,7 +214,7 @@ def test_a_thread_that_does_not_end_cannot_keep_the_process(
     start: Start, outside: Outside, postgres_url: str, tmp_path: Path
 ) -> None:
     node = start(postgres_url, "--drain-timeout", "200ms")
-    job = outside.enqueue("block", str(tmp_path / "begun"), 600.0)
+    job = outside.enqueue("block", tmp_path / "begun", 600.0)
     wait_for_file(tmp_path / "begun")
     node.signal()
     assert node.ended() == 0
@@ -240,7 +244,7 @@ def test_the_option_beats_the_url_of_the_app(
     start: Start, outside: Outside, postgres_url: str, tmp_path: Path
 ) -> None:
     node = start("postgresql://127.0.0.1:1/jobs", "--url", postgres_url)
-    outside.enqueue("touch", str(tmp_path / "touched"))
+    outside.enqueue("touch", tmp_path / "touched")
     wait_for_file(tmp_path / "touched")
     node.signal()
     assert node.ended() == 0
@@ -250,7 +254,7 @@ def test_every_job_is_told_of_when_somebody_debugs(
     start: Start, outside: Outside, postgres_url: str, tmp_path: Path
 ) -> None:
     node = start(postgres_url, "--log-level", "debug")
-    job = outside.enqueue("touch", str(tmp_path / "a secret path"))
+    job = outside.enqueue("touch", tmp_path / "a secret path")
     node.wait_for(f"job {job} (touch) succeeded in attempt 1")
     assert "a secret path" not in node.said()
 

@@ -344,3 +344,41 @@ class ClaimConformance:
         assert [position.id for position in await store.look(["default"])] == [job_id]
         assert await claimed_ids(store, await joined(store)) == [job_id]
         assert await store.look(["default"]) == []
+
+    async def test_a_look_leaves_paused_queues_out(self, store: Store) -> None:
+        _, _, other = await enqueued(
+            store, new_job("mail"), new_job("mail", needs=["gpu"]), new_job("other")
+        )
+        await store.pause_queue("mail")
+        found = await store.look(["mail", "mail+gpu", "other"])
+        assert [position.id for position in found] == [other]
+        await store.resume_queue("mail")
+        assert len(await store.look(["mail", "mail+gpu", "other"])) == 3
+
+    # The next job
+
+    async def test_the_next_job_is_due_at_once_or_after_a_while_or_never(
+        self, store: Store
+    ) -> None:
+        assert await store.next_due([lane_scan()]) is None
+        assert await store.next_due([]) is None
+        await enqueued(store, new_job(delay=7200), new_job(delay=3600), new_job("mail"))
+        wait = await store.next_due([lane_scan()])
+        assert wait is not None
+        assert 3500 < wait <= 3600
+        assert await store.next_due([lane_scan(), lane_scan("mail")]) == 0
+        assert await store.next_due([lane_scan("mail", needs=["gpu"])]) is None
+
+    async def test_the_next_job_is_one_that_a_claim_may_take(self, store: Store) -> None:
+        now = await now_of(store)
+        await enqueued(store, new_job(due_at=now - HOUR), new_job("mail"))
+        floors = [Floor(now - MINUTE, new_id())] * len(Priority)
+        assert await store.next_due([lane_scan(floors=floors)]) is None, "it is below the floor"
+        assert await store.next_due([lane_scan()]) == 0
+        await enqueued(store, new_job(delay=3600))
+        wait = await store.next_due([lane_scan(floors=floors)])
+        assert wait is not None
+        assert 3500 < wait <= 3600
+        await store.pause_queue("mail")
+        assert await store.next_due([lane_scan("mail")]) is None
+        assert await claimed_ids(store, await joined(store), "mail") == []
