@@ -241,7 +241,11 @@ class App:
         return RunningNode(self, replace(self.config, node=replace(self.config.node, **changes)))
 
     async def __aenter__(self) -> Self:
-        await self.store.open()
+        try:
+            await self.store.open()
+        except BaseException:
+            await self.close()
+            raise
         return self
 
     async def __aexit__(

@@ -7,7 +7,6 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID
 
 from detent.ids import IdMaker
 from detent.spi.runtime import Cancelable
@@ -18,11 +17,9 @@ class SystemRuntime:
 
     def __init__(self) -> None:
         self._random = random.SystemRandom()
-        self._ids = IdMaker()
-
-    def monotonic(self) -> float:
-        """See `Runtime.monotonic`."""
-        return time.monotonic()
+        # The functions themselves: both are called for every job.
+        self.monotonic = time.monotonic
+        self.new_id = IdMaker().new
 
     def utcnow(self) -> datetime:
         """See `Runtime.utcnow`."""
@@ -43,10 +40,6 @@ class SystemRuntime:
     def uniform(self, low: float, high: float) -> float:
         """See `Runtime.uniform`."""
         return self._random.uniform(low, high)
-
-    def new_id(self) -> UUID:
-        """See `Runtime.new_id`."""
-        return self._ids.new()
 
     def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         """See `Runtime.spawn`."""

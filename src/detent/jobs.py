@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, Generic, TypeVar
 from uuid import UUID
@@ -23,14 +22,18 @@ MAX_LIMIT: Final = 1_000
 _NO_CHANGE: Final = Change()
 
 
-@dataclass(frozen=True, slots=True)
 class Job(Generic[R_co]):
-    """A job that was enqueued."""
+    """A job that was enqueued; `created` is False when a key led to one that was there."""
 
-    id: UUID
-    created: bool
-    """False when a key led to a job that was there already."""
-    _jobs: "Jobs"
+    __slots__ = ("_jobs", "created", "id")
+
+    def __init__(self, job_id: UUID, created: bool, jobs: "Jobs") -> None:
+        self.id = job_id
+        self.created = created
+        self._jobs = jobs
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id}>"
 
     async def result(self, timeout: float | timedelta | None = None) -> R_co:  # noqa: ASYNC109
         """Wait for the end of the job and return what the task returned.

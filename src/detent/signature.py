@@ -53,9 +53,7 @@ class Signature:
             raise InvalidArguments(f"{self._name}(): {error}", path=error.path) from error
         return data
 
-    def _bind_simply(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> dict[str, Any] | None:
+    def _bind_simply(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any] | None:
         """Bind an ordinary call, at a fourth of the cost; None when anything is unusual."""
         if not self._by_keyword or len(args) > len(self._positional):
             return None

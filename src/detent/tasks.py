@@ -3,7 +3,7 @@
 import difflib
 import inspect
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar
 
@@ -94,14 +94,22 @@ class Enqueuer(Protocol):
         """Do the same from blocking code."""
 
 
-@dataclass(frozen=True, slots=True)
 class BoundCall(Generic[R_co]):
-    """A task with arguments, ready to be enqueued."""
+    """A task with arguments, ready to be enqueued; a plain class, since many are made."""
 
-    task: "Task[..., R_co]"
-    args: Sequence[Any]
-    kwargs: dict[str, Any]
-    options: CallOptions
+    __slots__ = ("args", "kwargs", "options", "task")
+
+    def __init__(
+        self,
+        task: "Task[..., R_co]",
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        options: CallOptions,
+    ) -> None:
+        self.task = task
+        self.args = args
+        self.kwargs = kwargs
+        self.options = options
 
 
 class Task(Generic[P, R_co]):
@@ -190,7 +198,7 @@ class TaskWith(Generic[P, R_co]):
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> BoundCall[R_co]:
         """Return the call as a value, for `enqueue_many`."""
-        return replace(self._task.bind(*args, **kwargs), options=self._options)
+        return BoundCall(self._task, args, kwargs, self._options)
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> "JobHandle[R_co]":
         """Store a job that makes this call; return when that is durable."""

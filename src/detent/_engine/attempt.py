@@ -51,51 +51,34 @@ class Workbench:
 class Attempt:
     """One try of one job."""
 
-    __slots__ = (
-        "bench",
-        "claim",
-        "claimed",
-        "completed",
-        "job_task",
-        "lingering",
-        "node_id",
-        "on_freed",
-        "over",
-        "queue",
-        "reason",
-        "result",
-        "side_writes",
-        "started",
-        "stop",
-        "task",
-        "timeout",
-        "timer",
-    )
+    # Most attempts end without any of this being set, so it costs nothing to have.
+    job_task: Task[..., Any] | None = None
+    task: Any = None
+    """The asyncio task that runs it."""
+    timeout: float | None = None
+    timer: Cancelable | None = None
+    stop: Stop | None = None
+    reason: str | None = None
+    over = False
+    """Whether the task's function has ended, so that stopping it means nothing any more."""
+    completed = False
+    """Whether `ctx.transaction()` has written the end of the job."""
+    side_writes = False
+    """Whether something was written beside the job that its end must take away."""
+    lingering = False
+    """Whether a thread of it goes on although the attempt was given up."""
+    result: bytes | None = None
+    on_freed: Callable[[], None] | None = None
+    """To be called when a lingering thread has ended after all."""
 
-    def __init__(self, claim: Claim, queue: str, node_id: UUID, claimed: float, bench: Workbench):
+    def __init__(
+        self, claim: Claim, queue: str, node_id: UUID, claimed: float, bench: Workbench
+    ) -> None:
         self.claim = claim
         self.queue = queue
         self.node_id = node_id
-        self.claimed = claimed
-        self.bench = bench
         self.started = claimed
-        self.job_task: Task[..., Any] | None = None
-        self.task: Any = None
-        """The asyncio task that runs it."""
-        self.timeout: float | None = None
-        self.timer: Cancelable | None = None
-        self.stop: Stop | None = None
-        self.reason: str | None = None
-        self.over = False
-        """Whether the task's function has ended, so that stopping it means nothing any more."""
-        self.completed = False
-        """Whether `ctx.transaction()` has written the end of the job."""
-        self.side_writes = False
-        self.lingering = False
-        """Whether a thread of it goes on although the attempt was given up."""
-        self.result: bytes | None = None
-        self.on_freed: Callable[[], None] | None = None
-        """To be called when a lingering thread has ended after all."""
+        self.bench = bench
 
     def stop_for(self, cause: Stop, reason: str | None = None) -> None:
         """Make the attempt end; the first cause counts, but losing the claim beats all."""

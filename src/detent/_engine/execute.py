@@ -87,12 +87,15 @@ async def _run(attempt: Attempt) -> Outcome:
         args = (await bench.claims.load_args([claim]))[claim.id]
     if attempt.stop is not None:
         return _stopped(attempt)
-    call = _decode(attempt, task, args)
+    positional, keywords = _decode(attempt, task, args)
     attempt.started = bench.runtime.monotonic()
     _start_timer(attempt, task)
     if bench.bus.wants(JobStarted):
         bench.bus.emit(JobStarted(*_who(attempt)))
-    value = await _call(attempt, task, call)
+    if task.options_declared.executor == "async" and not bench.middleware:
+        value = await task.function(*positional, **keywords)
+    else:
+        value = await _call(attempt, task, positional, keywords)
     if attempt.stop is not None and attempt.stop is not Stop.DRAIN and not attempt.completed:
         return _stopped(attempt)
     if not attempt.completed:
@@ -128,14 +131,11 @@ def _start_timer(attempt: Attempt, task: Task[..., Any]) -> None:
 
 
 async def _call(
-    attempt: Attempt, task: Task[..., Any], call: tuple[list[Any], dict[str, Any]]
+    attempt: Attempt, task: Task[..., Any], args: list[Any], kwargs: dict[str, Any]
 ) -> Any:
     """Make the call in its executor, through the middleware."""
-    args, kwargs = call
     bench = attempt.bench
     name = task.options_declared.executor
-    if name == "async" and not bench.middleware:
-        return await task.function(*args, **kwargs)
 
     async def proceed() -> Any:
         if name == "async":
@@ -213,9 +213,7 @@ def _report(attempt: Attempt, outcome: Outcome, ends: Ends) -> None:
     if outcome.ending is Ending.SUCCEEDED and plain:
         ends.complete(
             attempt,
-            Completion(
-                claim.id, claim.fence, claim.task, attempt.queue, lasted, attempt.result
-            ),
+            Completion(claim.id, claim.fence, claim.task, attempt.queue, lasted, attempt.result),
         )
         if attempt.bench.bus.wants(JobSucceeded):
             _tell_success(attempt, lasted)

@@ -6,18 +6,22 @@ thirds of its lease must assume that others will soon take its jobs, and stops f
 
 import asyncio
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, Protocol
 from uuid import UUID
 
 from detent.config import ClusterConfig
 from detent.errors import StoreError
 from detent.events import Bus, ClockSkew
 from detent.spi.runtime import Runtime, Thread
-from detent.spi.store import NodeIdentity, NodeStore
+from detent.spi.store import NodeIdentity, NodeStore, StoreLifecycle
 
 TRUST: Final = 2 / 3
 # A beat that gets no answer must leave time for another before the trust ends.
 RETRY: Final = 0.5
+
+
+class HeartbeatStore(NodeStore, StoreLifecycle, Protocol):
+    """What a heartbeat needs of a store: its thread also closes the connections it opened."""
 
 
 class Membership:
@@ -27,7 +31,7 @@ class Membership:
         self,
         runtime: Runtime,
         bus: Bus,
-        store: NodeStore,
+        store: HeartbeatStore,
         identity: NodeIdentity,
         config: ClusterConfig,
     ) -> None:
@@ -79,14 +83,17 @@ class Membership:
     async def _beat_on(self) -> None:
         """Beat until stopped; runs on its own thread, with its own connection."""
         interval = self._config.heartbeat_interval.total_seconds()
-        while not self._dead:
-            pause = interval * self._runtime.uniform(0.9, 1.0)
-            try:
-                await asyncio.wait_for(self._beat(), interval)
-            except (StoreError, TimeoutError):
-                # The store's trouble is told by the services; here only time counts.
-                pause = RETRY
-            await self._runtime.sleep(pause)
+        try:
+            while not self._dead:
+                pause = interval * self._runtime.uniform(0.9, 1.0)
+                try:
+                    await asyncio.wait_for(self._beat(), interval)
+                except (StoreError, TimeoutError):
+                    # The store's trouble is told by the services; here only time counts.
+                    pause = RETRY
+                await self._runtime.sleep(pause)
+        finally:
+            await self._store.close()
 
     async def _beat(self) -> None:
         before = self._runtime.monotonic()

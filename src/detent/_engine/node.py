@@ -246,9 +246,12 @@ class Node:
         released = self._dispatcher.release_waiting()
         limit = self._parts.config.node.drain_timeout.total_seconds()
         await self._wait_quiet(0.0 if self._hurry else limit)
-        if self._dispatcher.stop_all(Stop.DRAIN):
+        stopped = self._dispatcher.stop_all(Stop.DRAIN)
+        if stopped:
             await self._wait_quiet(STOP_GRACE)
-        released += await self._give_back_the_rest()
+        # Those that would not stop are given back as well; they are among the stopped.
+        await self._give_back_the_rest()
+        released += stopped
         await self._leave()
         self._bus.emit(NodeStopped(self.identity.incarnation, released))
         await self._run_hooks("stop")
@@ -262,7 +265,7 @@ class Node:
             if was_set and self._hurry and limit > STOP_GRACE:
                 return
 
-    async def _give_back_the_rest(self) -> int:
+    async def _give_back_the_rest(self) -> None:
         """Release the claims of what would not stop; what it writes later is refused."""
         rest = [
             (attempt.claim.id, attempt.claim.fence) for attempt in self._dispatcher.held.values()
@@ -271,7 +274,6 @@ class Node:
         self._finisher.abandon()
         if rest:
             await self._try(self._parts.store.release_claims(self.identity.incarnation, rest))
-        return len(rest)
 
     async def _leave(self) -> None:
         """End the services and the membership, in that order: heartbeats go on to the last."""

@@ -5,6 +5,7 @@ result is refused, and the pool says when the thread has come to its end after a
 """
 
 import asyncio
+import contextlib
 import contextvars
 import functools
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -35,9 +36,7 @@ class ThreadExecutor:
             # A call that had not begun is simply off; one that has goes on without us.
             if not future.cancel() and not future.done():
                 call.on_abandoned()
-                future.add_done_callback(
-                    lambda _future: loop.call_soon_threadsafe(call.on_released)
-                )
+                future.add_done_callback(lambda _future: _tell(loop, call))
             raise
         if error is not None:
             raise error
@@ -48,6 +47,12 @@ class ThreadExecutor:
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _tell(loop: asyncio.AbstractEventLoop, call: Call) -> None:
+    """Say on its loop that a call has ended; when that is closed nobody is left to be told."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(call.on_released)
 
 
 def _sheltered(work: Any) -> tuple[Any, BaseException | None]:

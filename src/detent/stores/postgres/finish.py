@@ -22,7 +22,9 @@ class Finishing:
         if not completions:
             return []
         ids, fences, tasks, queues, lasted, results = zip(*sorted(completions), strict=True)
-        kinds = {kind: n for n, kind in enumerate(dict.fromkeys(zip(tasks, queues, strict=True)), 1)}
+        kinds = {
+            kind: n for n, kind in enumerate(dict.fromkeys(zip(tasks, queues, strict=True)), 1)
+        }
         rows = await self.database.fetch(
             "finish_jobs",
             node,

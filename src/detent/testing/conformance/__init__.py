@@ -32,6 +32,7 @@ _MODULES = (
     "nodes",
     "pages",
     "steps",
+    "storms",
 )
 # A failing assertion should show its values, as in a test of one's own.
 pytest.register_assert_rewrite(*(f"{__name__}.{name}" for name in _MODULES))
@@ -44,6 +45,7 @@ from detent.testing.conformance.finish import FinishConformance  # noqa: E402
 from detent.testing.conformance.histories import HistoryConformance  # noqa: E402
 from detent.testing.conformance.inspect import InspectConformance  # noqa: E402
 from detent.testing.conformance.nodes import NodeConformance  # noqa: E402
+from detent.testing.conformance.storms import StormConformance  # noqa: E402
 
 __all__ = [
     "ClaimConformance",
@@ -55,6 +57,7 @@ __all__ = [
     "InspectConformance",
     "NodeConformance",
     "StoreConformance",
+    "StormConformance",
 ]
 
 
@@ -67,5 +70,6 @@ class StoreConformance(
     ControlConformance,
     InspectConformance,
     HistoryConformance,
+    StormConformance,
 ):
     """All of it."""

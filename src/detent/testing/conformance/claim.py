@@ -248,6 +248,15 @@ class ClaimConformance:
                 return
         pytest.skip("this machine takes more than a second for an enqueue and a claim")
 
+    async def test_a_floor_hides_what_has_been_due_for_more_than_a_second(
+        self, store: Store
+    ) -> None:
+        now = await now_of(store)
+        await enqueued(store, new_job(due_at=now - timedelta(seconds=1.5)))
+        floors = [Floor(now + HOUR, LAST_ID)] * len(Priority)
+        request = claim_request(await joined(store), lane_scan(floors=floors))
+        assert await store.claim_jobs(request) == []
+
     # Payloads
 
     async def test_a_large_payload_is_loaded_later(self, store: Store) -> None:

@@ -1,11 +1,12 @@
 """What `ContextStore` promises: messages reach running jobs, and only running jobs write."""
 
-from typing import Any
+from collections.abc import Callable
+from uuid import UUID
 
 import pytest
 
 from detent.errors import ClaimLost
-from detent.model.job import LogLine, Progress
+from detent.model.job import Claim, LogLine, Progress, Settlement
 from detent.model.state import State, Verb
 from detent.spi.store import Change, PendingCompletion, Store
 from detent.testing.conformance.builders import (
@@ -73,7 +74,7 @@ class ContextConformance:
 
     @pytest.mark.parametrize("end", [released, retried, parked], ids=lambda end: str(end.__name__))
     async def test_a_cancel_is_not_lost_when_its_job_goes_back(
-        self, store: Store, end: Any
+        self, store: Store, end: Callable[[Claim], Settlement]
     ) -> None:
         holding = await held(store)
         await store.control_job(Verb.CANCEL, holding.claim.id, Change(reason="enough"))
@@ -119,6 +120,21 @@ class ContextConformance:
         await settled(store, holding, released(holding.claim))
         await store.save_progress(holding.node, [progress(holding, 0.5)])
         assert (await info(store, holding.claim.id)).progress is None
+
+    @pytest.mark.parametrize("end", [released, retried, parked], ids=lambda end: str(end.__name__))
+    async def test_a_job_that_goes_back_starts_at_the_beginning(
+        self, store: Store, end: Callable[[Claim], Settlement]
+    ) -> None:
+        holding = await held(store)
+        await store.save_progress(holding.node, [progress(holding, 0.5, "half")])
+        await settled(store, holding, end(holding.claim))
+        assert (await info(store, holding.claim.id)).progress is None
+        node = await joined(store)
+        (claim,) = await claimed(store, node)
+        assert (await info(store, claim.id)).progress is None
+        await store.save_progress(node, [progress(Held(node, claim), 0.25)])
+        await store.release_claims(node, [(claim.id, claim.fence)])
+        assert (await info(store, claim.id)).progress is None
 
     async def test_nothing_to_say_is_no_error(self, store: Store) -> None:
         node = await joined(store)
@@ -254,6 +270,6 @@ class ContextConformance:
             b"2",
         ]
 
-    async def _enter(self, store: Store, node: Any, holding: Held) -> None:
+    async def _enter(self, store: Store, node: UUID, holding: Held) -> None:
         async with store.transaction(node, holding.claim, pending()):
             pytest.fail("a lost claim was accepted")

@@ -276,6 +276,40 @@ class KeyConformance:
             assert await state_of(store, holding.claim.id) is State.SUCCEEDED
             assert await claimed_ids(store, holding.node) == [new.id]
 
+    async def test_canceling_a_replacement_while_the_old_job_ends_frees_the_key(
+        self, store: Store
+    ) -> None:
+        for number in range(8):
+            keys = unique(f"user-{number}", "replace")
+            holding = await held(store, keys=keys)
+            new = new_job()
+            await place(store, new, keys)
+            said = settlement(holding.claim, State.SUCCEEDED)
+            await asyncio.gather(
+                store.finish_hooked(holding.node, [said]),
+                store.control_job(Verb.CANCEL, new.id, Change()),
+            )
+            assert await states_of(store, [holding.claim.id, new.id]) == [
+                State.SUCCEEDED,
+                State.CANCELED,
+            ]
+            assert (await place(store, new_job(delay=3600), unique(f"user-{number}"))).created
+
+    async def test_replacing_a_replacement_while_the_old_job_ends_loses_nobody(
+        self, store: Store
+    ) -> None:
+        for number in range(8):
+            keys = unique(f"user-{number}", "replace")
+            holding = await held(store, keys=keys)
+            second, third = new_job(), new_job()
+            await place(store, second, keys)
+            said = settlement(holding.claim, State.SUCCEEDED)
+            await asyncio.gather(
+                place(store, third, keys), store.finish_hooked(holding.node, [said])
+            )
+            assert await state_of(store, second.id) is State.CANCELED
+            assert await claimed_ids(store, holding.node) == [third.id]
+
     async def _race(self, store: Store, keys: Keys) -> None:
         jobs = [new_job() for _ in range(10)]
         placed = await asyncio.gather(*(place(store, job, keys) for job in jobs))

@@ -56,10 +56,11 @@ class NodeConformance:
 
     async def test_a_repeated_join_is_one_node(self, store: Store) -> None:
         node = node_identity()
-        await store.join(node, HOUR)
+        await store.join(node, timedelta(0))
         await store.join(node, HOUR)
         assert [found.incarnation for found in await store.nodes()] == [node.incarnation]
-        assert (await store.beat(node.incarnation, HOUR)).alive
+        (job_id,) = await enqueued(store)
+        assert await claimed_ids(store, node.incarnation) == [job_id], "with the later lease"
 
     async def test_nodes_are_listed_the_oldest_first(self, store: Store) -> None:
         nodes = [await joined(store) for _ in range(4)]

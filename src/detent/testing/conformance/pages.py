@@ -1,10 +1,11 @@
 """What `ControlStore` promises for many jobs and for queues: pages that come to an end."""
 
+from collections.abc import Callable
 from uuid import UUID
 
 import pytest
 
-from detent.model.job import JobFilter, LogLine
+from detent.model.job import Claim, JobFilter, LogLine, Settlement
 from detent.model.state import TERMINAL, State, Verb
 from detent.spi.store import Change, Store
 from detent.testing.conformance.builders import (
@@ -14,6 +15,8 @@ from detent.testing.conformance.builders import (
     failed,
     idempotent,
     new_job,
+    parked,
+    released,
     unique,
 )
 from detent.testing.conformance.steps import (
@@ -139,6 +142,18 @@ class PageConformance:
             State.CANCELED,
             State.PENDING,
         ]
+
+    @pytest.mark.parametrize("end", [released, parked], ids=["pending", "waiting"])
+    async def test_a_page_with_a_job_and_its_replacement_frees_their_key(
+        self, store: Store, end: Callable[[Claim], Settlement]
+    ) -> None:
+        holding = await held(store, keys=unique("user-1"))
+        await place(store, new_job(), unique("user-1", "replace"))
+        await settled(store, holding, end(holding.claim))
+        while await store.control_page(Verb.CANCEL, ALL, 10, Change()):
+            pass
+        assert {found.state for found in await store.list_jobs(ALL, 10)} == {State.CANCELED}
+        assert (await place(store, new_job(), unique("user-1"))).created
 
     # Deleting
 

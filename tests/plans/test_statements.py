@@ -1,0 +1,123 @@
+"""If these fail, a statement that is quick on a small database will read whole tables of a big one.
+
+Every statement of the store is planned in every situation, and each must reach its rows through
+the leading column of an index.
+"""
+
+from collections.abc import Iterator
+from importlib.resources import files
+
+import pytest
+
+import detent.stores.postgres
+from detent.stores.postgres.database import Connection
+from detent.stores.postgres.statements import statement
+from tests.plans.plan import Explained, Plan, condition, used_index
+from tests.plans.situations import EMPTY, FEW, FRESH, MANY
+
+STATEMENTS = sorted(
+    entry.name.removesuffix(".sql")
+    for entry in files(detent.stores.postgres).joinpath("sql").iterdir()
+    if entry.name.endswith(".sql")
+)
+
+#: Tables that hold a handful of rows, whatever happens: reading them whole is the best plan.
+SMALL = {"detent_queue", "detent_node"}
+
+#: What may be read from end to end by which statement, and why that is right.
+WHOLE = {
+    ("claims_of", "detent_running"),  # once a minute; an index would cost every claim
+    ("leave_node", "detent_running"),  # once in the life of a node
+    ("signals_for", "detent_signal"),  # the few messages that wait; driven from here on purpose
+    ("join_node", "detent_parked"),  # a partial index that has nothing but what it wants
+    ("queues", "detent_ready"),  # counts, for people
+    ("queues", "detent_running"),
+    ("queues", "detent_parked"),
+}
+
+#: The first column of each index.
+LEADS = {
+    "detent_ready_claim": "lane",
+    "detent_key_pkey": "kind",
+    "detent_outcome_state": "state",
+    "detent_parked_waits_for": "waits_for",
+}
+
+pytestmark = pytest.mark.parametrize("situation", [FRESH, EMPTY, FEW, MANY])
+
+
+async def plan_of(connection: Connection, name: str) -> Plan:
+    explained = await Explained.prepare(connection, name, statement(name, "detent"))
+    return await explained.plan()
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+async def test_no_statement_reads_a_whole_table(connection: Connection, name: str) -> None:
+    plan = await plan_of(connection, name)
+    found = [
+        f"{table}: {index} {asked or 'from end to end'}"
+        for table, index, asked in whole_scans(plan)
+        if table not in SMALL and (name, table) not in WHOLE
+    ]
+    assert not found, f"{name} reads {found}\n{plan}"
+
+
+def whole_scans(plan: Plan) -> Iterator[tuple[str, str, str]]:
+    """Table, index and condition of the scans that do not begin at a place in an index."""
+    for table in sorted(plan.tables_read):
+        for scan in plan.scans(table):
+            index, asked = used_index(scan), condition(scan)
+            lead = LEADS.get(index, "id")
+            if index == "Tid Scan" or f"({lead} " in asked:
+                continue
+            yield table, index, asked
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+async def test_rows_are_locked_in_the_order_of_their_ids(connection: Connection, name: str) -> None:
+    """A bitmap gives them in the order of their place on disk: two such statements can deadlock."""
+    plan = await plan_of(connection, name)
+    assert not [node for node in plan.nodes() if node["Node Type"] == "Bitmap Heap Scan"], plan
+
+
+async def test_a_claim_begins_at_its_floor(connection: Connection) -> None:
+    plan = await plan_of(connection, "claim_jobs")
+    heads = [scan for scan in plan.scans("detent_ready") if scan["Node Type"] != "Tid Scan"]
+    assert [used_index(scan) for scan in heads] == ["detent_ready_claim"]
+    asked = condition(heads[0])
+    assert "(lane = scan.lane)" in asked
+    assert "(priority = " in asked
+    assert "(ROW(due_at, id) >= ROW(LEAST(" in asked
+    assert "(due_at <= me.now)" in asked
+    # Anything else would be found out row by row, while they are locked.
+    assert "Filter" not in heads[0]
+    assert plan.whole_reads == []
+
+
+async def test_a_claim_takes_its_rows_by_their_place(connection: Connection) -> None:
+    plan = await plan_of(connection, "claim_jobs")
+    assert [scan["Node Type"] for scan in plan.scans("detent_ready")].count("Tid Scan") == 1
+    assert [used_index(scan) for scan in plan.scans("detent_job")] == ["detent_job_pkey"]
+
+
+@pytest.mark.parametrize("name", ["finish_jobs", "settle_jobs", "release_claims", "save_progress"])
+async def test_a_claim_is_found_by_its_id(connection: Connection, name: str) -> None:
+    plan = await plan_of(connection, name)
+    indexes = {used_index(scan) for scan in plan.scans("detent_running")} - {"Tid Scan"}
+    assert indexes == {"detent_running_pkey"}
+
+
+@pytest.mark.parametrize("name", ["look", "next_due"])
+async def test_a_look_reads_the_index_alone(connection: Connection, name: str) -> None:
+    plan = await plan_of(connection, name)
+    (head,) = plan.scans("detent_ready")
+    assert (head["Node Type"], used_index(head)) == ("Index Only Scan", "detent_ready_claim")
+    assert "(lane = scan.lane)" in condition(head)
+    assert "(priority = " in condition(head)
+    assert "due_at" in condition(head)
+    assert "Filter" not in head
+
+
+@pytest.mark.parametrize("name", ["enqueue_job", "enqueue_jobs", "enqueue_keyed_job"])
+async def test_an_enqueue_reads_nothing(connection: Connection, name: str) -> None:
+    assert (await plan_of(connection, name)).tables_read == set()
