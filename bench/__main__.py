@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -79,6 +80,13 @@ async def measure(harness: Harness, sections: dict[str, Section]) -> None:
             say(f"{name} failed: {failure.reason}")
 
 
+def stop_gently() -> None:
+    """SIGTERM unwinds like Ctrl-C: the nodes and the server are ended, not left to nobody."""
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+
+
 def write_json(path: Path, results: Results, cast: Cast) -> None:
     bars = [{"what": bar.what, "limit": bar.limit, "verdict": bar.verdict(results)} for bar in BARS]
     whole = {**results.as_json(), "bars": bars, "versions": cast.versions, "missing": cast.missing}
@@ -87,6 +95,7 @@ def write_json(path: Path, results: Results, cast: Cast) -> None:
 
 async def main() -> int:
     options = parse()
+    stop_gently()
     cast = await choose(options)
     async with open_server(options.server) as server:
         harness = Harness(options, server, cast.interpreters)

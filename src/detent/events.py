@@ -206,7 +206,7 @@ class ClockSkew:
 
 @dataclass(frozen=True, slots=True)
 class HookFailed:
-    """A lifecycle hook of the application raised."""
+    """A listener of the application raised, or a last step of a drain failed; all else goes on."""
 
     name: str
     error: str

@@ -29,7 +29,9 @@ WHOLE = {
     ("claims_of", "detent_running"),  # once a minute; an index would cost every claim
     ("leave_node", "detent_running"),  # once in the life of a node
     ("signals_for", "detent_signal"),  # the few messages that wait; driven from here on purpose
+    ("get_jobs", "detent_signal"),  # before PostgreSQL 14 one of two ways, and not the one taken
     ("join_node", "detent_parked"),  # a partial index that has nothing but what it wants
+    ("adopt_jobs", "detent_parked"),
     ("queues", "detent_ready"),  # counts, for people
     ("queues", "detent_running"),
     ("queues", "detent_parked"),

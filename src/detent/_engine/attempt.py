@@ -90,7 +90,8 @@ class Attempt:
             self.task.cancel()
 
     def free(self) -> None:
-        """A thread that lingered has ended."""
+        """A thread that lingered has ended, perhaps before its attempt knew of its own end."""
+        self.lingering = False
         if self.on_freed is not None:
             self.on_freed()
 

@@ -64,6 +64,7 @@ class Claimer(Service):
         self._lanes: dict[str, list[str]] = {
             queue: lanes_for(queue, config.capabilities) for queue in config.slots()
         }
+        self._enough = min(config.claim_batch, sum(config.slots().values())) // 4
         self._turn = 0
         self._hungry = False
         """Whether the last claim was full, so that more is surely there."""
@@ -91,6 +92,12 @@ class Claimer(Service):
             self._polling.woken()
             self.wake()
 
+    def look_anew(self) -> None:
+        """Jobs may stand anywhere now: scan from the beginning, soon."""
+        self.floors.forget()
+        self._polling.woken()
+        self.wake()
+
     def room_came(self) -> None:
         """A slot became free."""
         if self._waits_for_room:
@@ -104,14 +111,20 @@ class Claimer(Service):
         if node is None or room == 0 or not self.may_claim():
             self._waits_for_room = True
             return FOREVER if room == 0 and node is not None else 1.0
-        self._waits_for_room = False
         limit = min(room, self._config.claim_batch)
-        if self._hungry and limit < self._config.claim_batch // 4:
+        if self._hungry and limit < self._enough:
             # Others will be free in a moment; until then there is no hurry.
             await self.runtime.sleep(GATHER)
             rooms = self._dispatcher.rooms()
             limit = min(sum(rooms.values()), self._config.claim_batch)
+            if limit == 0:
+                # How much may wait here follows from the pace, which has fallen meanwhile.
+                self._waits_for_room = True
+                return FOREVER
+        # A queue that is full now, or will be by this claim, is asked for when it has room again.
+        self._waits_for_room = not all(rooms.values())
         taken = await self._claim(node, rooms, limit)
+        self._waits_for_room |= not all(self._dispatcher.rooms().values())
         self._hungry = taken == limit
         if self._hungry:
             return 0.0

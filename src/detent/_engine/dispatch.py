@@ -17,6 +17,8 @@ from detent.model.retry import NO_RETRY
 
 # Claims that may wait: what has been ending within this time, about four round trips.
 PREFETCH_SECONDS: Final = 0.02
+# After this long a job comes back that still runs here from before the node was fenced.
+COME_BACK: Final = 1.0
 
 
 class Slots:
@@ -45,6 +47,8 @@ class Dispatcher:
         self._ended = 0
         self._measured_at = bench.runtime.monotonic()
         self._rate = 0.0
+        self._executing: dict[UUID, Attempt] = {}
+        """What really runs, with a valid claim or not; a thread that was given up is in it."""
         self.held: dict[UUID, Attempt] = {}
         self.on_room: Callable[[], None] = lambda: None
         self.on_idle: Callable[[], None] = lambda: None
@@ -84,9 +88,9 @@ class Dispatcher:
         for claim in claims:
             queue, slots = self._lanes.get(claim.lane) or self._lane(claim.lane)
             attempt = Attempt(claim, queue, node_id, now, bench)
-            if claim.id in held:
+            if claim.id in held or claim.id in self._executing:
                 # The old attempt still runs here. Two of one job must never run at once.
-                self._give_back(attempt)
+                self._give_back(attempt, COME_BACK)
                 continue
             held[claim.id] = attempt
             if slots.busy < slots.limit:
@@ -101,6 +105,7 @@ class Dispatcher:
 
     def _start(self, attempt: Attempt, slots: Slots) -> None:
         slots.busy += 1
+        self._executing[attempt.claim.id] = attempt
         work = execute(attempt, self._ends, self._on_end)
         attempt.task = self._bench.runtime.spawn(work, attempt.claim.task)
 
@@ -114,6 +119,7 @@ class Dispatcher:
     def _free(self, attempt: Attempt) -> None:
         slots = self._lanes[attempt.claim.lane][1]
         slots.busy -= 1
+        del self._executing[attempt.claim.id]
         self._ended += 1
         if slots.waiting:
             self._start(slots.waiting.popleft(), slots)
@@ -164,8 +170,10 @@ class Dispatcher:
             attempt.stop_for(Stop.FENCED)
         self.held.clear()
 
-    def _give_back(self, attempt: Attempt) -> None:
+    def _give_back(self, attempt: Attempt, delay: float | None = None) -> None:
+        """Let a claim go that was not used; without a delay the job keeps its place."""
         outcome = Outcome(Ending.RELEASED)
         decision = decide(outcome, attempt.claim.attempt, NO_RETRY, 0)
         attempt.over = True
-        self._ends.settle(attempt, settlement_of(attempt, outcome, decision, 0.0))
+        settlement = settlement_of(attempt, outcome, decision, 0.0)
+        self._ends.settle(attempt, settlement._replace(delay=delay))

@@ -6,6 +6,7 @@ finisher writes that down.
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final, Protocol
 from uuid import UUID
@@ -36,6 +37,8 @@ from detent.options import read_options
 from detent.spi.executor import Call
 from detent.tasks import Task
 
+# After this long a job comes back whose payload could not be loaded.
+LOAD_AGAIN: Final = timedelta(seconds=1)
 _SUCCEEDED: Final = Outcome(Ending.SUCCEEDED)
 
 
@@ -84,7 +87,12 @@ async def _run(attempt: Attempt) -> Outcome:
         return Outcome(Ending.UNKNOWN_TASK, reason="unknown_task")
     args = claim.args
     if args is None:
-        args = (await bench.claims.load_args([claim]))[claim.id]
+        try:
+            args = (await bench.claims.load_args([claim]))[claim.id]
+        except StoreError as error:
+            # The store's trouble is not the task's: nothing is charged.
+            bench.bus.emit(StoreTrouble("loading", str(error), LOAD_AGAIN.total_seconds()))
+            return Outcome(Ending.SNOOZED, wait=LOAD_AGAIN)
     if attempt.stop is not None:
         return _stopped(attempt)
     positional, keywords = _decode(attempt, task, args)
@@ -203,12 +211,14 @@ def _outcome_of(attempt: Attempt, error: BaseException) -> Outcome:
 
 def _report(attempt: Attempt, outcome: Outcome, ends: Ends) -> None:
     """Decide what follows and hand it on to be written."""
-    if attempt.completed or attempt.stop is Stop.FENCED:
-        ends.drop(attempt)
-        return
     claim = attempt.claim
     now = attempt.bench.runtime.monotonic()
     lasted = now - attempt.started
+    if attempt.completed or attempt.stop is Stop.FENCED:
+        ends.drop(attempt)
+        if attempt.completed:
+            _tell_success(attempt, lasted)
+        return
     plain = claim.hooks == 0 and not attempt.side_writes
     if outcome.ending is Ending.SUCCEEDED and plain:
         ends.complete(
@@ -218,10 +228,19 @@ def _report(attempt: Attempt, outcome: Outcome, ends: Ends) -> None:
         if attempt.bench.bus.wants(JobSucceeded):
             _tell_success(attempt, lasted)
         return
-    bits = attempt.bench.runtime.random_bits(JITTER_BITS)
-    decision = decide(outcome, claim.attempt, _policy(attempt), bits)
+    decision = _decide(attempt, outcome)
     ends.settle(attempt, settlement_of(attempt, outcome, decision, lasted))
     _tell(attempt, outcome, decision, lasted)
+
+
+def _decide(attempt: Attempt, outcome: Outcome) -> Decision:
+    """Decide what follows, in any case: a rule that raises must not lose the job."""
+    number = attempt.claim.attempt
+    bits = attempt.bench.runtime.random_bits(JITTER_BITS)
+    try:
+        return decide(outcome, number, _policy(attempt), bits)
+    except Exception:  # noqa: BLE001  the user's back-off rule, or options that cannot be read
+        return decide(outcome, number, replace(_declared_policy(attempt), backoff="fixed"), bits)
 
 
 def _policy(attempt: Attempt) -> Retry:
@@ -230,6 +249,10 @@ def _policy(attempt: Attempt) -> Retry:
         stored = read_options(attempt.claim.options)
         if stored.retry is not None:
             return stored.retry.policy()
+    return _declared_policy(attempt)
+
+
+def _declared_policy(attempt: Attempt) -> Retry:
     return NO_RETRY if attempt.job_task is None else attempt.job_task.options_declared.retry
 
 

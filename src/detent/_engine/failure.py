@@ -37,5 +37,5 @@ def clean_text(text: str, limit: int) -> str:
 def _message(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as broken:  # noqa: BLE001  a user's __str__ must not lose the failure
+    except BaseException as broken:  # noqa: BLE001  a user's __str__ must not lose the failure
         return f"<its message could not be read: {type(broken).__name__}>"

@@ -16,8 +16,8 @@ from detent.spi.runtime import Runtime, Thread
 from detent.spi.store import NodeIdentity, NodeStore, StoreLifecycle
 
 TRUST: Final = 2 / 3
-# A beat that gets no answer must leave time for another before the trust ends.
-RETRY: Final = 0.5
+# After a beat that failed the next follows after this share of the interval.
+RETRY: Final = 0.1
 
 
 class HeartbeatStore(NodeStore, StoreLifecycle, Protocol):
@@ -83,14 +83,19 @@ class Membership:
     async def _beat_on(self) -> None:
         """Beat until stopped; runs on its own thread, with its own connection."""
         interval = self._config.heartbeat_interval.total_seconds()
+        trust = self._config.lease.total_seconds() * TRUST
+        # A beat that gets no answer must leave time for another before the trust ends.
+        patience = min(interval, (trust - interval) / 2)
         try:
             while not self._dead:
                 pause = interval * self._runtime.uniform(0.9, 1.0)
                 try:
-                    await asyncio.wait_for(self._beat(), interval)
+                    # Not wait_for: before Python 3.12 it may swallow the order to stop.
+                    async with asyncio.timeout(patience):
+                        await self._beat()
                 except (StoreError, TimeoutError):
                     # The store's trouble is told by the services; here only time counts.
-                    pause = RETRY
+                    pause = interval * RETRY
                 await self._runtime.sleep(pause)
         finally:
             await self._store.close()

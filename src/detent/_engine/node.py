@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from detent._engine.adopt import Adopter
 from detent._engine.attempt import Stop, Workbench
 from detent._engine.claim import Claimer
 from detent._engine.dispatch import Dispatcher
@@ -27,7 +28,8 @@ from detent.spi.runtime import Runtime
 from detent.spi.store import NodeIdentity, Store
 from detent.tasks import Registry
 
-WATCH: Final = 0.5
+# How often the lease is looked at, as a share of it.
+WATCH: Final = 1 / 30
 # What was told to stop gets this long to end, before its claims are given back all the same.
 STOP_GRACE: Final = 5.0
 FLUSH_LIMIT: Final = 10.0
@@ -96,10 +98,13 @@ class Node:
             self._claimer,
             config.node.reconcile_interval.total_seconds(),
         )
+        self._adopter = Adopter(runtime, bus, store, parts.registry, self._claimer.look_anew)
         self._tasks: dict[str, Any] = {}
         self._quiet = Wakeup(runtime)
         self._stop_asked = Wakeup(runtime)
+        self._stopping = False
         self._hurry = False
+        self._draining = asyncio.Lock()
         self._stopped = asyncio.Event()
         self._wire()
 
@@ -156,6 +161,7 @@ class Node:
             self._looker,
             self._signals,
             self._reconciler,
+            self._adopter,
         )
 
     def _spawn(self, service: Service) -> None:
@@ -183,11 +189,12 @@ class Node:
 
     async def _watch(self) -> None:
         """Stop everything when the lease is lost, and join again under a new incarnation."""
+        pause = self._parts.config.cluster.lease.total_seconds() * WATCH
         while True:
             trouble = self._membership.trouble()
             if trouble is not None:
                 await self._fence(trouble)
-            await self._runtime.sleep(WATCH)
+            await self._runtime.sleep(pause)
 
     async def _fence(self, reason: str) -> None:
         """Drop all work: others may have it by now. Nothing of it is written any more."""
@@ -225,7 +232,8 @@ class Node:
 
     def stop(self, *, now: bool = False) -> None:
         """Ask the node to drain and end; a second time, or with `now`, without waiting."""
-        self._hurry = self._hurry or now
+        self._hurry = self._hurry or now or self._stopping
+        self._stopping = True
         self._stop_asked.set()
         if self._hurry:
             self._quiet.set()
@@ -237,18 +245,21 @@ class Node:
 
     async def drain(self) -> None:
         """Claim no more, wait for what runs, give back the rest, and leave."""
-        if self._stopped.is_set():
-            return
+        async with self._draining:
+            if not self._stopped.is_set():
+                await self._drain()
+
+    async def _drain(self) -> None:
         await self._run_hooks("drain")
         self._bus.emit(NodeDraining(self.identity.incarnation, self._dispatcher.busy))
-        await self._end(self._claimer, self._looker)
+        await self._end(self._claimer, self._looker, self._adopter)
         await self._try(self._parts.store.drain(self.identity.incarnation))
         released = self._dispatcher.release_waiting()
         limit = self._parts.config.node.drain_timeout.total_seconds()
-        await self._wait_quiet(0.0 if self._hurry else limit)
+        await self._wait_quiet(limit, unless_hurried=True)
         stopped = self._dispatcher.stop_all(Stop.DRAIN)
-        if stopped:
-            await self._wait_quiet(STOP_GRACE)
+        # Also for those that have ended: what is not written yet would be done again.
+        await self._wait_quiet(STOP_GRACE)
         # Those that would not stop are given back as well; they are among the stopped.
         await self._give_back_the_rest()
         released += stopped
@@ -257,30 +268,33 @@ class Node:
         await self._run_hooks("stop")
         self._stopped.set()
 
-    async def _wait_quiet(self, limit: float) -> None:
+    async def _wait_quiet(self, limit: float, *, unless_hurried: bool = False) -> None:
         """Wait until nothing is held any more, or the limit, or until we are told to hurry."""
         ends_at = self._runtime.monotonic() + limit
         while self._dispatcher.held and (left := ends_at - self._runtime.monotonic()) > 0:
-            was_set = await self._quiet.wait(left)
-            if was_set and self._hurry and limit > STOP_GRACE:
+            if unless_hurried and self._hurry:
                 return
+            await self._quiet.wait(left)
 
     async def _give_back_the_rest(self) -> None:
         """Release the claims of what would not stop; what it writes later is refused."""
-        rest = [
-            (attempt.claim.id, attempt.claim.fence) for attempt in self._dispatcher.held.values()
-        ]
         self._dispatcher.abandon()
         self._finisher.abandon()
-        if rest:
-            await self._try(self._parts.store.release_claims(self.identity.incarnation, rest))
+        await self._try(self._release_all())
+
+    async def _release_all(self) -> None:
+        """Release every claim in this node's name, those too whose reply was lost."""
+        node, store = self.identity.incarnation, self._parts.store
+        claims = await store.claims_of(node)
+        if claims:
+            await store.release_claims(node, claims)
 
     async def _leave(self) -> None:
         """End the services and the membership, in that order: heartbeats go on to the last."""
-        self._tasks.pop("watch").cancel()
-        listener = self._tasks.pop("listener", None)
-        if listener is not None:
-            listener.cancel()
+        for name in ("watch", "listener"):
+            task = self._tasks.pop(name, None)
+            if task is not None:
+                task.cancel()
         await self._end(self._signals, self._reconciler, self._scribe, self._finisher)
         await self._try(self._membership.leave())
         for executor in self._parts.executors.values():

@@ -1,5 +1,6 @@
 """Writes what running jobs say about themselves, in batches: progress and log lines."""
 
+import asyncio
 from typing import Final
 from uuid import UUID
 
@@ -28,6 +29,8 @@ class Scribe(Service):
         self._store = store
         self._progress: dict[UUID, Progress] = {}
         self._lines: list[LogLine] = []
+        # One at a time: who finds nothing to write must know that it is written.
+        self._flushing = asyncio.Lock()
         self.node_id: UUID | None = None
 
     def progress(self, progress: Progress) -> None:
@@ -46,15 +49,14 @@ class Scribe(Service):
 
     async def flush(self) -> None:
         """Write everything now; the end of a job must not overtake what it said."""
-        if self.node_id is None:
-            return
-        while self._progress or self._lines:
-            progress, self._progress = list(self._progress.values()), {}
-            lines, self._lines = self._lines[:BATCH], self._lines[BATCH:]
-            if progress:
+        async with self._flushing:
+            while self.node_id is not None and (self._progress or self._lines):
+                progress = [self._progress.popitem()[1] for _ in range(len(self._progress))]
+                lines = self._lines[:BATCH]
                 await self._store.save_progress(self.node_id, progress)
-            if lines:
                 await self._store.append_log(self.node_id, lines)
+                # Only now: what could not be written is tried again, in its order.
+                del self._lines[: len(lines)]
 
     def forget(self) -> None:
         """Drop what has gathered: the node has lost its claims."""

@@ -95,14 +95,19 @@ class StoreConfig(Section):
 
     # Not in repr(), since it may hold a password.
     url: Annotated[str, _read_url] = field(default="sqlite:///detent.db", repr=False)
+    """Where the jobs live: `postgresql://user@host/database` or `memory://`."""
     schema: Annotated[str, _read_schema] = "detent"
+    """The database schema that holds the tables."""
     pool_size: Annotated[int, whole(1, 1000)] = 10
+    """The most connections of one process and event loop."""
     pooler: Annotated[bool | None, read_pooler] = None
-    """Whether a transaction pooler stands in between; None finds out."""
+    """Whether a transaction pooler stands in between; None, or "auto", finds out."""
     priority_boost_interval: DurationOrZero = timedelta(minutes=15)
     """After how long a waiting job rises by one priority; 0 is never."""
     timeout: Duration = timedelta(seconds=30)
+    """How long one statement, or one attempt to connect, may take."""
     auto_migrate: Annotated[bool, read_bool] = False
+    """Whether opening the store runs the pending migrations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,18 +117,27 @@ class NodeConfig(Section):
     section: ClassVar[str] = "node"
 
     name: Annotated[str | None, read_node_name] = None
+    """What people call the node; None is the name of the host."""
     roles: Annotated[tuple[str, ...], read_roles] = ROLES
+    """Shown with the node; nothing depends on them yet."""
     capabilities: Annotated[tuple[str, ...], read_capabilities] = ()
+    """What the node offers to tasks that were declared with `needs=`."""
     queues: Annotated[Mapping[str, int], read_queues] = field(default_factory=dict, hash=False)
     """Queues and their slots; without any, `default` gets `concurrency` slots."""
     concurrency: Annotated[int, whole(1, MAX_SLOTS)] = 100
+    """How many jobs run at once, when `queues` names none."""
     threads: Annotated[int, whole(1, 10_000)] = 32
+    """How many blocking tasks run at once."""
     claim_batch: Annotated[int, whole(1, 5000)] = 500
+    """The most jobs that one claim takes."""
     inline_args: Annotated[int, whole(0, 1 << 30)] = 8192
     """Payloads above this many bytes are loaded when their job starts."""
     drain_timeout: DurationOrZero = timedelta(seconds=30)
+    """How long running jobs may go on when the node stops; then they are given back."""
     signal_interval: Duration = timedelta(seconds=1)
+    """How often a node looks for cancel requests while jobs run, besides being told."""
     reconcile_interval: Duration = timedelta(seconds=60)
+    """How often a node compares the claims in its name with what it holds."""
 
     def slots(self) -> dict[str, int]:
         """Return the queues of this node and how many jobs of each it runs at once."""
@@ -137,12 +151,19 @@ class PollingConfig(Section):
     section: ClassVar[str] = "polling"
 
     burst: Duration = timedelta(seconds=0.5)
+    """The pause between polls after a wake-up or a job."""
     burst_polls: Annotated[int, whole(0, 1000)] = 3
+    """How many empty polls end the burst."""
     minimum: Duration = timedelta(seconds=2)
+    """The shortest pause after the burst; it doubles while polls find little."""
     maximum: Duration = timedelta(seconds=10)
+    """The longest such pause; at least `minimum`."""
     deep_idle: Duration = timedelta(seconds=30)
+    """The pause when there has been no work for long; at least `maximum`."""
     deep_idle_after: Duration = timedelta(seconds=60)
+    """How long that is."""
     window: Annotated[int, whole(1, 1000)] = 10
+    """Over how many polls the work found is averaged."""
 
     @classmethod
     def classic(cls) -> Self:
@@ -167,6 +188,7 @@ class WakeupConfig(Section):
     section: ClassVar[str] = "wakeup"
 
     enabled: Annotated[bool, read_bool] = True
+    """Whether the node listens; without it, jobs wait for the next poll."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +198,11 @@ class ClusterConfig(Section):
     section: ClassVar[str] = "cluster"
 
     heartbeat_interval: Duration = timedelta(seconds=5)
+    """How often a node renews its lease."""
     lease: Duration = timedelta(seconds=15)
+    """How long a node counts as alive after a heartbeat; at least 3 intervals."""
     skew_warning: Duration = timedelta(seconds=1)
+    """From which difference between the clocks of node and database a node warns."""
 
     def _check(self) -> None:
         # Two lost heartbeats must not cost a healthy node its work.
@@ -191,8 +216,14 @@ class LimitsConfig(Section):
     section: ClassVar[str] = "limits"
 
     max_payload: Annotated[int, whole(1, 1 << 30)] = 1 << 20
+    """The arguments of a job, and its `params`, each."""
     max_result: Annotated[int, whole(0, 1 << 30)] = 1 << 20
+    """The result of a job; a bigger one is replaced by a marker."""
     max_key: Annotated[int, whole(1, 1000)] = 255
+    """Characters of a key or a tag."""
     max_depth: Annotated[int, whole(1, 1000)] = 100
+    """How deep lists and objects may be nested."""
     max_tags: Annotated[int, whole(0, 1000)] = 50
+    """Tags of one job."""
     max_log_line: Annotated[int, whole(1, 1 << 20)] = 8192
+    """Characters of a log line or a progress message; the rest is cut off."""

@@ -204,6 +204,12 @@ class NodeStore(Protocol):
     async def nodes(self) -> list[NodeInfo]:
         """Return all known nodes, the oldest first."""
 
+    async def adopt_jobs(self, tasks: Sequence[str], limit: int) -> int:
+        """Put jobs back in their old place that were parked as `unknown_task`, if their task is
+        one of these; return how many. Otherwise a job that came to the wrong node first would
+        wait although the right one is there.
+        """
+
     async def claims_of(self, node: UUID) -> list[tuple[UUID, int]]:
         """Return (id, fence) of every claim in the node's name."""
 

@@ -1,5 +1,6 @@
 """What follows when a job ends or waits no more; without it each way there would forget a part."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -31,11 +32,18 @@ def request_cancel(tables: Tables, job_id: UUID, reason: str | None) -> None:
     tables.signals.setdefault((job_id, CANCEL), reason)
 
 
-def wake_unknown_tasks(tables: Tables) -> None:
-    """Put jobs whose task nobody knew back in their old place: a new node may know it."""
-    for job_id, parked in list(tables.parked.items()):
-        if parked.reason == UNKNOWN_TASK:
-            tables.ready[job_id] = tables.parked.pop(job_id).place
+def wake_unknown_tasks(
+    tables: Tables, tasks: Sequence[str] | None = None, limit: int | None = None
+) -> int:
+    """Put jobs whose task a node did not know back in their old place; of these tasks, if given."""
+    waiting = [
+        job_id
+        for job_id, parked in sorted(tables.parked.items())
+        if parked.reason == UNKNOWN_TASK and (tasks is None or tables.job[job_id].new.task in tasks)
+    ][:limit]
+    for job_id in waiting:
+        tables.ready[job_id] = tables.parked.pop(job_id).place
+    return len(waiting)
 
 
 def _release_unique_key(tables: Tables, job_id: UUID, waited_for: UUID | None) -> None:

@@ -35,6 +35,11 @@ def join(tables: Tables, now: datetime, node: NodeIdentity, lease: timedelta) ->
     return now
 
 
+def adopt_jobs(tables: Tables, now: datetime, tasks: Sequence[str], limit: int) -> int:
+    """Let jobs go that were parked for want of a node that knows them."""
+    return wake_unknown_tasks(tables, tasks, limit)
+
+
 def beat(tables: Tables, now: datetime, node: UUID, lease: timedelta) -> Beat:
     """Renew a lease; a node that is gone or dead stays so."""
     row = tables.nodes.get(node)

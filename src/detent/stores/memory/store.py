@@ -124,6 +124,9 @@ class MemoryStore:
     async def nodes(self) -> list[NodeInfo]:
         return await self._do(nodes.nodes)
 
+    async def adopt_jobs(self, tasks: Sequence[str], limit: int) -> int:
+        return await self._do(nodes.adopt_jobs, tasks, limit)
+
     async def claims_of(self, node: UUID) -> list[tuple[UUID, int]]:
         return await self._do(nodes.claims_of, node)
 

@@ -1,6 +1,6 @@
 """Lets people change what jobs do, one by one or by the page."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -10,6 +10,7 @@ from detent.model.state import IllegalMove, State, Verb, move, sources
 from detent.spi.notifier import Hint, SignalHint, Wake
 from detent.spi.store import Change
 from detent.stores.postgres.database import Connection
+from detent.stores.postgres.enqueue import drive, lock_awaited
 from detent.stores.postgres.finish import after_end
 from detent.stores.postgres.inspect import Inspecting
 from detent.stores.postgres.notifier import PostgresNotifier
@@ -72,23 +73,37 @@ class Controlling(Inspecting):
         name, args = _statement(verb, state, change)
 
         async def work(connection: Connection) -> tuple[int, list[Wake]]:
+            awaited: dict[UUID, UUID] = {}
+            if name == "cancel_jobs":
+                awaited = await drive(self.database, connection, lock_awaited(ids))
             rows = await connection.fetch(self.database.sql(name), ids, generation, *args)
             if name == "request_cancel":
                 # Asked before is done, for one job; for a page only new requests count.
                 count = sum(row["new"] for row in rows) if generation is None else len(rows)
                 return count, [SignalHint(row["node"]) for row in rows]
-            return len(rows), await self._follow_up(connection, verb, rows)
+            return len(rows), await self._follow_up(connection, verb, rows, awaited)
 
         count, wakes = await self.database.transact(work)
         self.notifier.publish(list(dict.fromkeys(wakes)))
         return count
 
     async def _follow_up(
-        self, connection: Connection, verb: Verb, rows: Sequence[Any]
+        self,
+        connection: Connection,
+        verb: Verb,
+        rows: Sequence[Any],
+        awaited: Mapping[UUID, UUID],
     ) -> list[Wake]:
-        """Do what the hooks of moved jobs ask for; return who has to be told."""
+        """Do what the hooks of moved jobs ask for; return who has to be told.
+
+        `awaited` says what canceled jobs were waiting for that still lives.
+        """
         if verb is Verb.CANCEL:
-            hooked = {row["id"]: row["waits_for"] for row in rows if row["hooks"]}
+            hooked = {
+                row["id"]: awaited.get(row["id"]) if row["waits_for"] else None
+                for row in rows
+                if row["hooks"]
+            }
             woken = await after_end(self.database, connection, hooked) if hooked else []
             return [Hint(row["lane"]) for row in woken]
         if verb is Verb.RETRY:

@@ -30,6 +30,8 @@ PLANNER: Final = {
     "jit": "off",
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
+    # A bitmap would lock rows in the order of their place on disk, not of their ids.
+    "enable_bitmapscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
 }

@@ -7,7 +7,7 @@ connection, and (with other executors) blocking drivers.
 
 import json
 from collections.abc import Generator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 import asyncpg
@@ -34,6 +34,7 @@ class Step(NamedTuple):
 
 
 Steps = Generator[Step, list[Any], Placed]
+Result = TypeVar("Result")
 
 
 class Enqueuing:
@@ -52,7 +53,7 @@ class Enqueuing:
         """See `EnqueueStore.enqueue_keyed`."""
 
         async def work(connection: Connection) -> Placed:
-            return await self._drive(connection, place_keyed(job, keys))
+            return await drive(self.database, connection, place_keyed(job, keys))
 
         try:
             return await self.database.transact(work)
@@ -87,20 +88,23 @@ class Enqueuing:
         try:
             # A savepoint: a key that is taken undoes the other key, not the caller's work.
             async with connection.transaction():
-                return await self._drive(connection, place_keyed(job, keys))
+                return await drive(self.database, connection, place_keyed(job, keys))
         except _TakenError as taken:
             return taken.placed
 
-    async def _drive(self, connection: Connection, steps: Steps) -> Placed:
-        """Run the steps of a generator on a connection."""
-        rows: list[Any] | None = None
-        while True:
-            try:
-                step = next(steps) if rows is None else steps.send(rows)
-            except StopIteration as done:
-                placed: Placed = done.value
-                return placed
-            rows = await connection.fetch(self.database.sql(step.name), *step.args)
+
+async def drive(
+    database: Database, connection: Connection, steps: Generator[Step, list[Any], Result]
+) -> Result:
+    """Run the steps of a generator on a connection."""
+    rows: list[Any] | None = None
+    while True:
+        try:
+            step = next(steps) if rows is None else steps.send(rows)
+        except StopIteration as done:
+            result: Result = done.value
+            return result
+        rows = await connection.fetch(database.sql(step.name), *step.args)
 
 
 class _TakenError(Exception):
@@ -185,19 +189,35 @@ def _take_unique_key(
     raise Conflict(job_id, "enqueue", "racing for its business key")
 
 
+def lock_awaited(ids: Sequence[UUID]) -> Generator[Step, list[Any], dict[UUID, UUID]]:
+    """Return what waiting jobs wait for, as far as it lives, and keep that from ending."""
+    waits = {row["id"]: row["waits_for"] for row in (yield Step("waits_of", (list(ids),)))}
+    unknown = sorted(dict.fromkeys(waits.values()))
+    live: dict[UUID, None] = {}
+    for _ in range(MAX_ROUNDS):
+        if not unknown:
+            break
+        live |= dict.fromkeys(row["id"] for row in (yield Step("lock_live", (unknown,))))
+        ended = {row["id"] for row in (yield Step("ended_jobs", (unknown,)))}
+        # Neither live nor ended: it was on its way from one table to another.
+        unknown = [job_id for job_id in unknown if job_id not in live and job_id not in ended]
+    return {job_id: awaited for job_id, awaited in waits.items() if awaited in live}
+
+
 def _displace(
     holder: UUID, successor: UUID
 ) -> Generator[Step, list[Any], tuple[bool, UUID | None]]:
     """Cancel the holder of a key; return whether it worked and what its successor waits for.
 
-    The holder's own row is locked before the key, in the order in which finishing jobs lock.
+    Rows are locked in the order in which finishing jobs lock: the one that somebody waits for,
+    those who wait, the key.
     """
     reason = f"replaced by {successor}"
+    live = yield from lock_awaited([holder])
     canceled = yield Step("cancel_jobs", ([holder], None, reason, successor))
     if canceled:
         # A replacement that was itself still waiting hands its wait on.
-        waits_for: UUID | None = canceled[0]["waits_for"]
-        return True, waits_for
+        return True, live.get(holder) if canceled[0]["waits_for"] else None
     if (yield Step("request_cancel", ([holder], None, reason))):
         return True, holder
     return False, None

@@ -96,7 +96,8 @@ async def after_end(
     `ended` maps each job to the one that it was waiting for, if any.
     """
     ids = sorted(ended)
-    waits = [ended[job_id] for job_id in ids]
+    # A key does not go back to a job that has ended together with its replacement.
+    waits = [None if ended[job_id] in ended else ended[job_id] for job_id in ids]
     await connection.fetch(database.sql("release_unique_keys"), ids, waits)
     return list(await connection.fetch(database.sql("wake_waiting"), ids))
 

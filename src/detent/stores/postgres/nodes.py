@@ -56,6 +56,10 @@ class Nodes:
         rows = await self.database.fetch("list_nodes")
         return [NodeInfo._make(row)._replace(queues=json.loads(row["queues"])) for row in rows]
 
+    async def adopt_jobs(self, tasks: Sequence[str], limit: int) -> int:
+        """See `NodeStore.adopt_jobs`."""
+        return len(await self.database.fetch("adopt_jobs", list(tasks), limit))
+
     async def claims_of(self, node: UUID) -> list[tuple[UUID, int]]:
         """See `NodeStore.claims_of`."""
         rows = await self.database.fetch("claims_of", node)

@@ -197,3 +197,30 @@ class NodeConformance:
         await joined(store)
         found = await info(store, holding.claim.id)
         assert (found.state, found.reason) == (State.WAITING, "signal")
+
+    async def test_a_node_adopts_jobs_of_the_tasks_that_it_knows(self, store: Store) -> None:
+        now = await now_of(store)
+        jobs = [
+            new_job(task=task, due_at=now - HOUR + number * MINUTE)
+            for number, task in enumerate(["send", "crunch", "send", "send", "other"])
+        ]
+        await store.enqueue_jobs(jobs)
+        node = await joined(store)
+        claims = await claimed(store, node)
+        await store.settle_jobs(node, [parked(claim, "unknown_task") for claim in claims])
+        assert await store.adopt_jobs([], 10) == 0
+        assert await store.adopt_jobs(["unheard"], 10) == 0
+        assert await store.adopt_jobs(["crunch", "send"], 3) == 3
+        assert await store.adopt_jobs(["crunch", "send"], 3) == 1
+        assert await store.adopt_jobs(["crunch", "send"], 3) == 0
+        again = await claimed(store, node)
+        assert [claim.id for claim in again] == [job.id for job in jobs[:4]], "in their old place"
+        assert [claim.attempt for claim in again] == [1] * 4
+        found = await info(store, jobs[4].id)
+        assert (found.state, found.reason) == (State.WAITING, "unknown_task")
+
+    async def test_a_node_adopts_nobody_who_waits_for_something_else(self, store: Store) -> None:
+        holding = await held(store)
+        await settled(store, holding, parked(holding.claim, "signal"))
+        assert await store.adopt_jobs([holding.claim.task], 10) == 0
+        assert await state_of(store, holding.claim.id) is State.WAITING

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from detent.events import NodeFenced
 from detent.model.job import Claim, queue_of
-from detent.model.state import LIVE, MOVES, TERMINAL, State
+from detent.model.state import LIVE, MOVES, TERMINAL, State, Verb
 from detent.stores.memory.tables import UNIQUE, Outcome, Parked, Ready, Running, Tables
 from detent.testing.simulation.history import History, Place, changed, places_of, state_of
 from detent.testing.simulation.ledger import Ledger, Run
@@ -22,12 +22,16 @@ ENDS: Final = ("finish_jobs", "settle_jobs", "finish_hooked")
 FENCED: Final = (*ENDS, "save_progress", "append_log")
 """Writes in a node's name about single claims: (node, [something with id and fence])."""
 
-_ENDED: Final = {(State.RUNNING, after) for after in (*TERMINAL, State.PENDING, State.WAITING)}
-_WOKEN: Final = {(State.WAITING, State.PENDING)}
-_CONTROLLED: Final = {
+Step = tuple[State | None, State | None]
+
+_ENDED: Final[set[Step]] = {
+    (State.RUNNING, after) for after in (*TERMINAL, State.PENDING, State.WAITING)
+}
+_WOKEN: Final[set[Step]] = {(State.WAITING, State.PENDING)}
+_CONTROLLED: Final[set[Step]] = {
     (before, after) for (before, _), after in MOVES.items() if State.RUNNING not in (before, after)
 }
-ALLOWED: Final[Mapping[str, set[tuple[State | None, State | None]]]] = {
+ALLOWED: Final[Mapping[str, set[Step]]] = {
     "enqueue_jobs": {(None, State.PENDING)},
     "enqueue_keyed": {
         (None, State.PENDING),
@@ -43,6 +47,7 @@ ALLOWED: Final[Mapping[str, set[tuple[State | None, State | None]]]] = {
     "release_claims": {(State.RUNNING, State.PENDING)},
     "control_job": _CONTROLLED | _WOKEN,
     "join": _WOKEN,
+    "adopt_jobs": _WOKEN,
 }
 
 
@@ -60,7 +65,7 @@ class Checker:
         """(job, generation) to how many completions were accepted."""
         self._fenced: dict[UUID, None] = {}
         self._tables = Tables()
-        self.cancel_asked: dict[UUID, None] = {}
+        self._cancel_asked: dict[UUID, None] = {}
         self.broken: list[str] = []
         ledger.on_run = self.begun
 
@@ -73,6 +78,8 @@ class Checker:
 
     def sent(self, call: Call) -> None:
         """A node speaks only of claims that were given to it, and not at all once it is fenced."""
+        if call.statement == "control_job" and call.args[0] is Verb.CANCEL:
+            self._cancel_asked[call.args[1]] = None
         if call.statement not in FENCED:
             return
         node, entries = call.args
@@ -92,6 +99,7 @@ class Checker:
     def carried_out(self, call: Call, answer: Any, before: Tables, after: Tables) -> None:
         """Check every move that a statement made."""
         self._tables = after
+        self._cancel_asked.update((job_id, None) for job_id, _ in after.signals)
         if call.statement == "claim_jobs":
             self._claimed(call.args[0].node, answer, before)
         moved = changed(before, after)
@@ -113,9 +121,12 @@ class Checker:
             self._tell_other(call, before, after)
 
     def _tell_other(self, call: Call, before: Tables, after: Tables) -> None:
-        for name in ("nodes", "queues", "progress", "log", "signals"):
+        for name in ("nodes", "queues", "progress", "log"):
             if getattr(before, name) != getattr(after, name):
                 self._history.tell(call.who, f"{call.statement}: {name}")
+        for job_id, kind in after.signals:
+            if (job_id, kind) not in before.signals:
+                self._history.tell(call.who, f"{call.statement} {self._history.job(job_id)}: asked")
 
     def _claimed(self, node: UUID, claims: list[Claim], before: Tables) -> None:
         for claim in claims:
@@ -179,9 +190,8 @@ class Checker:
                 self.refuse("a process runs a job once at a time", about)
             if other.job == run.job and self._valid(other):
                 self.refuse("at most one valid claim runs", about)
-        mates = [
-            each for each in self._ledger.going if (each.who, each.queue) == (run.who, run.queue)
-        ]
+        here = (run.who, run.queue)
+        mates = [each for each in self._ledger.going if (each.who, each.queue) == here]
         if len(mates) >= self._slots[run.queue]:
             self.refuse("never more than its slots", f"{about}: {len(mates) + 1} in {run.queue}")
 
@@ -203,10 +213,10 @@ class Checker:
         for (kind, key), held in tables.keys.items():
             if kind == UNIQUE and held.job in tables.outcome:
                 self.refuse("an end frees the business key", key)
-        for name in ("progress", "signals"):
-            left = getattr(tables, name)
-            if left:
-                self.refuse("an end leaves nothing behind", f"{len(left)} {name}")
+        left = [*tables.progress, *(job_id for job_id, _ in tables.signals)]
+        for job_id in left:
+            if job_id in tables.outcome:
+                self.refuse("an end leaves nothing behind", self._history.job(job_id))
 
     def _ended_well(self, tables: Tables, job_id: UUID) -> None:
         task = tables.job[job_id].new.task
@@ -228,7 +238,7 @@ class Checker:
     def _check_outcome(self, tables: Tables, outcome: Outcome, about: str) -> None:
         job_id = outcome.id
         kind = BY_TASK[tables.job[job_id].new.task]
-        asked = job_id in self.cancel_asked or outcome.superseded_by is not None
+        asked = job_id in self._cancel_asked or outcome.superseded_by is not None
         if outcome.state not in kind.ends and not (asked and outcome.state is State.CANCELED):
             self.refuse("a job ends as its task says", f"{about}: {outcome.state}")
         charged = [

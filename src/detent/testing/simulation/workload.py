@@ -122,7 +122,7 @@ def _declare_talking(app: App, ledger: Ledger) -> None:
     @app.task(name="talker")
     async def talker(ctx: JobContext) -> str:
         for step in range(4):
-            ctx.log.info(f"step {step}")
+            ctx.log.info("one step more")
             await ctx.progress(step / 4)
             await asyncio.sleep(0.6)
         return "done"

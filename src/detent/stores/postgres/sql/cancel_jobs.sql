@@ -17,6 +17,8 @@ WITH ready AS (
     SELECT gone.id, gone.generation, gone.attempt, clock_timestamp(), 'canceled', job.task,
         job.queue, $3::text, $4::uuid
     FROM gone
-    JOIN detent.detent_job AS job ON job.id = gone.id
+    CROSS JOIN LATERAL (
+        SELECT task, queue FROM detent.detent_job WHERE detent_job.id = gone.id OFFSET 0
+    ) AS job
 )
 SELECT id, hooks, waits_for FROM gone

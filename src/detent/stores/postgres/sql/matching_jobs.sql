@@ -1,52 +1,82 @@
--- The newest jobs that match, driven by the small table that holds each wanted state.
+-- The newest jobs that match, driven by the small table that holds each wanted state. The job
+-- itself is looked up by id, one by one: OFFSET keeps a plan that was made for small tables from
+-- reading them whole.
 -- $1 states, empty for all  $2 task  $3 queue  $4 tag  $5 key  $6 lowest id  $7 highest id
 -- $8 only ids below  $9 limit: NULL does not filter
 WITH candidate AS (
     (SELECT ready.id FROM detent.detent_ready AS ready
-     JOIN detent.detent_job AS job ON job.id = ready.id
+     CROSS JOIN LATERAL (
+        SELECT 1 FROM detent.detent_job AS job
+        WHERE job.id = ready.id
+            AND ($2::text IS NULL OR job.task = $2) AND ($3::text IS NULL OR job.queue = $3)
+            AND ($4::text IS NULL OR job.tags @> ARRAY[$4])
+            AND ($5::text IS NULL OR job.idempotency_key = $5 OR job.unique_key = $5)
+        OFFSET 0
+     ) AS job
      WHERE 'pending' = ANY($1::text[])
-        AND ($2::text IS NULL OR job.task = $2) AND ($3::text IS NULL OR job.queue = $3)
-        AND ($4::text IS NULL OR job.tags @> ARRAY[$4])
-        AND ($5::text IS NULL OR job.idempotency_key = $5 OR job.unique_key = $5)
         AND ready.id >= $6::uuid AND ready.id <= $7::uuid AND ready.id < $8::uuid
      ORDER BY ready.id DESC LIMIT $9)
     UNION ALL
     (SELECT running.id FROM detent.detent_running AS running
-     JOIN detent.detent_job AS job ON job.id = running.id
+     CROSS JOIN LATERAL (
+        SELECT 1 FROM detent.detent_job AS job
+        WHERE job.id = running.id
+            AND ($2::text IS NULL OR job.task = $2) AND ($3::text IS NULL OR job.queue = $3)
+            AND ($4::text IS NULL OR job.tags @> ARRAY[$4])
+            AND ($5::text IS NULL OR job.idempotency_key = $5 OR job.unique_key = $5)
+        OFFSET 0
+     ) AS job
      WHERE 'running' = ANY($1::text[])
-        AND ($2::text IS NULL OR job.task = $2) AND ($3::text IS NULL OR job.queue = $3)
-        AND ($4::text IS NULL OR job.tags @> ARRAY[$4])
-        AND ($5::text IS NULL OR job.idempotency_key = $5 OR job.unique_key = $5)
         AND running.id >= $6::uuid AND running.id <= $7::uuid AND running.id < $8::uuid
      ORDER BY running.id DESC LIMIT $9)
     UNION ALL
     (SELECT parked.id FROM detent.detent_parked AS parked
-     JOIN detent.detent_job AS job ON job.id = parked.id
+     CROSS JOIN LATERAL (
+        SELECT 1 FROM detent.detent_job AS job
+        WHERE job.id = parked.id
+            AND ($2::text IS NULL OR job.task = $2) AND ($3::text IS NULL OR job.queue = $3)
+            AND ($4::text IS NULL OR job.tags @> ARRAY[$4])
+            AND ($5::text IS NULL OR job.idempotency_key = $5 OR job.unique_key = $5)
+        OFFSET 0
+     ) AS job
      WHERE CASE parked.reason WHEN 'paused' THEN 'paused' ELSE 'waiting' END = ANY($1::text[])
-        AND ($2::text IS NULL OR job.task = $2) AND ($3::text IS NULL OR job.queue = $3)
-        AND ($4::text IS NULL OR job.tags @> ARRAY[$4])
-        AND ($5::text IS NULL OR job.idempotency_key = $5 OR job.unique_key = $5)
         AND parked.id >= $6::uuid AND parked.id <= $7::uuid AND parked.id < $8::uuid
      ORDER BY parked.id DESC LIMIT $9)
     UNION ALL
     (SELECT outcome.id FROM detent.detent_outcome AS outcome
-     JOIN detent.detent_job AS job ON job.id = outcome.id
+     CROSS JOIN LATERAL (
+        SELECT 1 FROM detent.detent_job AS job
+        WHERE job.id = outcome.id
+            AND ($4::text IS NULL OR job.tags @> ARRAY[$4])
+            AND ($5::text IS NULL OR job.idempotency_key = $5 OR job.unique_key = $5)
+        OFFSET 0
+     ) AS job
      WHERE 'succeeded' = ANY($1::text[]) AND outcome.state = 'succeeded'
         AND ($2::text IS NULL OR outcome.task = $2) AND ($3::text IS NULL OR outcome.queue = $3)
-        AND ($4::text IS NULL OR job.tags @> ARRAY[$4])
-        AND ($5::text IS NULL OR job.idempotency_key = $5 OR job.unique_key = $5)
         AND outcome.id >= $6::uuid AND outcome.id <= $7::uuid AND outcome.id < $8::uuid
      ORDER BY outcome.id DESC LIMIT $9)
     UNION ALL
-    -- Through the partial index of what did not succeed, so that a few failures among millions
-    -- of successes are found at once.
-    (SELECT outcome.id FROM detent.detent_outcome AS outcome
-     JOIN detent.detent_job AS job ON job.id = outcome.id
-     WHERE outcome.state <> 'succeeded' AND outcome.state = ANY($1::text[])
-        AND ($2::text IS NULL OR outcome.task = $2) AND ($3::text IS NULL OR outcome.queue = $3)
-        AND ($4::text IS NULL OR job.tags @> ARRAY[$4])
-        AND ($5::text IS NULL OR job.idempotency_key = $5 OR job.unique_key = $5)
-        AND outcome.id >= $6::uuid AND outcome.id <= $7::uuid AND outcome.id < $8::uuid
+    (SELECT outcome.id FROM (
+        SELECT ended.id FROM (
+            -- Through the partial index of what did not succeed, so that a few failures among
+            -- millions of successes are found at once. Alone: the order wanted below would make
+            -- the planner walk through the successes instead.
+            SELECT id, task, queue FROM detent.detent_outcome
+            WHERE state <> 'succeeded' AND state = ANY($1::text[])
+            OFFSET 0
+        ) AS ended
+        WHERE ($2::text IS NULL OR ended.task = $2) AND ($3::text IS NULL OR ended.queue = $3)
+            AND ended.id >= $6::uuid AND ended.id <= $7::uuid AND ended.id < $8::uuid
+        ORDER BY ended.id DESC
+        OFFSET 0
+     ) AS outcome
+     CROSS JOIN LATERAL (
+        SELECT 1 FROM detent.detent_job AS job
+        WHERE job.id = outcome.id
+            AND ($4::text IS NULL OR job.tags @> ARRAY[$4])
+            AND ($5::text IS NULL OR job.idempotency_key = $5 OR job.unique_key = $5)
+        OFFSET 0
+     ) AS job
      ORDER BY outcome.id DESC LIMIT $9)
     UNION ALL
     (SELECT job.id FROM detent.detent_job AS job

@@ -8,7 +8,8 @@ SELECT pg_notify($1, json_build_array(json_build_array(
 ))::text)
 FROM (
     SELECT DISTINCT ON (lane, priority) lane, priority, due_at, id
-    FROM detent.detent_ready
+    -- Not from the queue, whose index has all of this and might be read from end to end for it.
+    FROM detent.detent_job
     WHERE id = ANY($2::uuid[])
     ORDER BY lane, priority, due_at, id
 ) AS first

@@ -11,17 +11,21 @@ WITH ended AS (
     SELECT id, generation, attempt, state, node, started_at, finished_at, error FROM ended
 ), unsignaled AS (
     -- A request that came too late for the last life must not end this one.
-    DELETE FROM detent.detent_signal WHERE id IN (SELECT id FROM ended)
+    DELETE FROM detent.detent_signal WHERE id = ANY (ARRAY(SELECT id FROM ended))
 ), unprogressed AS (
-    DELETE FROM detent.detent_progress WHERE id IN (SELECT id FROM ended)
+    DELETE FROM detent.detent_progress WHERE id = ANY (ARRAY(SELECT id FROM ended))
 ), back AS (
     INSERT INTO detent.detent_ready (id, due_at, generation, priority, hooks, lane, limits)
     SELECT job.id, clock_timestamp(), ended.generation + 1, job.priority, job.hooks, job.lane,
         job.limits
     FROM ended
-    JOIN detent.detent_job AS job ON job.id = ended.id
+    CROSS JOIN LATERAL (
+        SELECT * FROM detent.detent_job WHERE detent_job.id = ended.id OFFSET 0
+    ) AS job
     RETURNING id, hooks, lane, priority, due_at
 )
 SELECT back.*, job.unique_key
 FROM back
-JOIN detent.detent_job AS job ON job.id = back.id
+CROSS JOIN LATERAL (
+    SELECT unique_key FROM detent.detent_job WHERE detent_job.id = back.id OFFSET 0
+) AS job

@@ -11,7 +11,15 @@ WITH gone AS (
     ) AS said (
         id, fence, task, queue, lasted, result, state, delay, charged, kind, error, reason
     )
-    WHERE running.id = said.id AND running.fence = said.fence AND running.node = $1
+    -- Each claim is looked up by its id, in the order given, whatever the planner believes about
+    -- the size of the table: OFFSET keeps it from being read whole and joined.
+    CROSS JOIN LATERAL (
+        SELECT held.ctid AS row
+        FROM detent.detent_running AS held
+        WHERE held.id = said.id AND held.fence = said.fence AND held.node = $1
+        OFFSET 0
+    ) AS mine
+    WHERE running.ctid = mine.row
     RETURNING running.*, said.task, said.queue, said.lasted, said.result, said.state, said.delay,
         said.charged, said.kind, said.error, said.reason,
         clock_timestamp() - said.lasted * interval '1 second' AS started_at
@@ -51,8 +59,8 @@ WITH gone AS (
 ), unsignaled AS (
     -- A request to cancel outlives the claim: whoever runs the job next will hear of it.
     DELETE FROM detent.detent_signal
-    WHERE id IN (SELECT id FROM gone WHERE state NOT IN ('pending', 'waiting'))
+    WHERE id = ANY (ARRAY(SELECT id FROM gone WHERE state NOT IN ('pending', 'waiting')))
 ), progressed AS (
-    DELETE FROM detent.detent_progress WHERE id IN (SELECT id FROM gone)
+    DELETE FROM detent.detent_progress WHERE id = ANY (ARRAY(SELECT id FROM gone))
 )
 SELECT id, state, lane, priority, due_at, delay FROM gone

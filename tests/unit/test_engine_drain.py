@@ -1,0 +1,292 @@
+"""If these fail, a deploy costs work: jobs run twice for nothing, or a node never goes."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from detent import JobContext, Retry, State, StoreUnavailable
+from detent.app import RunningNode
+from detent.events import HookFailed, NodeDraining, NodeStopped
+from detent.testing.simulation.ledger import stubborn_sleep
+from detent.testing.simulation.stage import Stage
+from detent.testing.virtual import in_virtual_time
+
+ONCE = Retry(max_attempts=1)
+
+
+def seconds(number: float) -> timedelta:
+    return timedelta(seconds=number)
+
+
+@in_virtual_time
+async def test_a_drain_waits_for_what_runs_and_starts_nothing_new() -> None:
+    stage, ran = Stage(), list[str]()
+
+    @stage.app.task
+    async def work(name: str) -> str:
+        await asyncio.sleep(10)
+        ran.append(name)
+        return name
+
+    async with stage.node() as node:
+        job = await work.enqueue("first")
+        await stage.until(lambda: stage.tables.running)
+        draining = asyncio.ensure_future(node.drain())
+        await asyncio.sleep(1)
+        assert [each.state for each in await stage.store.nodes()] == ["draining"]
+        late = await work.enqueue("late")
+        await draining
+        assert stage.now == pytest.approx(10, abs=0.5)
+        assert await job.result() == "first"
+        assert (await stage.app.jobs.get(late.id)).state is State.PENDING
+    assert ran == ["first"]
+    assert await stage.store.nodes() == []
+    assert [event.running for event in stage.told(NodeDraining)] == [1]
+    assert [event.released for event in stage.told(NodeStopped)] == [0]
+
+
+@in_virtual_time
+async def test_what_does_not_end_in_time_goes_back_unharmed() -> None:
+    stage, stopped = Stage(), list[float]()
+
+    @stage.app.task(retry=ONCE)
+    async def long(ctx: JobContext) -> str:
+        if stopped:
+            return f"attempt {ctx.attempt}"
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            stopped.append(stage.now)
+        return "never"
+
+    async with stage.node(drain_timeout=seconds(20)):
+        job = await long.enqueue()
+        await stage.until(lambda: stage.tables.running)
+        await asyncio.sleep(5)
+    assert stopped[0] == pytest.approx(25, abs=0.5)
+    info = await stage.app.jobs.get(job.id)
+    assert (info.state, info.attempt) == (State.PENDING, 1)
+    assert await stage.app.jobs.attempts(job.id) == [], "nothing is charged"
+    async with stage.node():
+        assert await job.result(timeout=5) == "attempt 1"
+
+
+@in_virtual_time
+async def test_what_will_not_stop_is_given_back_and_its_late_words_are_refused() -> None:
+    stage, ends = Stage(), list[str]()
+
+    @stage.app.task
+    async def deaf(name: str) -> str:
+        await stubborn_sleep(100)
+        ends.append(name)
+        return name
+
+    async with stage.node(drain_timeout=seconds(1)):
+        job = await deaf.enqueue("deaf")
+        await stage.until(lambda: stage.tables.running)
+    assert stage.now == pytest.approx(6, abs=0.5), "a second, and a little grace"
+    assert (await stage.app.jobs.get(job.id)).state is State.PENDING
+    await asyncio.sleep(200)
+    assert ends == ["deaf"]
+    assert (await stage.app.jobs.get(job.id)).state is State.PENDING
+
+
+@in_virtual_time
+async def test_jobs_that_were_claimed_and_not_started_go_back_at_once() -> None:
+    stage = Stage()
+
+    @stage.app.task
+    async def work() -> None:
+        await asyncio.sleep(10)
+
+    async with stage.node(concurrency=2) as node:
+        # As if jobs had been ending fast: then some are claimed ahead.
+        node._dispatcher._rate, node._dispatcher._measured_at = 100.0, stage.now + 3600
+        await stage.app.enqueue_many([work.bind() for _ in range(4)])
+        await stage.until(lambda: len(stage.tables.running) == 4)
+        draining = asyncio.ensure_future(node.drain())
+        await asyncio.sleep(1)
+        assert len(stage.tables.running) == 2
+        assert {place.attempt for place in stage.tables.ready.values()} == {1}
+        await draining
+
+
+@in_virtual_time
+async def test_a_second_stop_does_not_wait() -> None:
+    stage = Stage()
+
+    @stage.app.task
+    async def long() -> None:
+        await asyncio.sleep(3600)
+
+    async with stage.node(drain_timeout=seconds(1000)) as node:
+        await long.enqueue()
+        await stage.until(lambda: stage.tables.running)
+        gone = asyncio.ensure_future(node.wait_stopped())
+        await asyncio.sleep(10)
+        assert not gone.done(), "nobody has asked yet"
+        node.stop()
+        await asyncio.sleep(10)
+        assert not gone.done(), "it waits for its job"
+        node.stop()
+        await asyncio.sleep(1)
+        assert gone.done()
+    assert len(stage.tables.ready) == 1
+
+
+@pytest.mark.parametrize("drain_timeout", [3.0, 1000.0])
+def test_stopping_now_waits_for_nothing_but_the_last_words(drain_timeout: float) -> None:
+    @in_virtual_time
+    async def test() -> None:
+        stage = Stage()
+
+        @stage.app.task
+        async def long() -> None:
+            await asyncio.sleep(3600)
+
+        async with stage.node(drain_timeout=seconds(drain_timeout)) as node:
+            await long.enqueue()
+            await stage.until(lambda: stage.tables.running)
+            asked = stage.now
+            node.stop(now=True)
+            await node.wait_stopped()
+            assert stage.now - asked < 1
+        assert len(stage.tables.ready) == 1
+
+    test()
+
+
+@in_virtual_time
+async def test_what_has_ended_is_written_even_when_there_is_no_time() -> None:
+    stage, ran = Stage(), list[int]()
+
+    @stage.app.task
+    async def work() -> str:
+        ran.append(1)
+        return "done"
+
+    async with stage.node(drain_timeout=seconds(0)) as node:
+        writing = stage.line.hold("finish_jobs")
+        job = await work.enqueue()
+        await stage.until(lambda: stage.line.count("finish_jobs"))
+        node.stop(now=True)
+        draining = asyncio.ensure_future(node.wait_stopped())
+        await asyncio.sleep(0.5)
+        writing.set()
+        await draining
+    assert (await stage.app.jobs.get(job.id)).state is State.SUCCEEDED
+    assert ran == [1]
+
+
+@in_virtual_time
+async def test_a_node_may_be_drained_by_several_at_once() -> None:
+    stage = Stage()
+
+    @stage.app.task
+    async def work() -> None:
+        await asyncio.sleep(5)
+
+    async with stage.node() as node:
+        await work.enqueue()
+        await stage.until(lambda: stage.tables.running)
+        await asyncio.gather(node.drain(), node.drain())
+    await node.drain()
+    assert len(stage.told(NodeStopped)) == 1
+    assert len(stage.tables.outcome) == 1
+
+
+@in_virtual_time
+async def test_claims_whose_reply_was_lost_go_back_before_the_node_leaves() -> None:
+    stage = Stage()
+
+    @stage.app.task
+    async def work() -> None: ...
+
+    async with stage.node() as node:
+        await asyncio.sleep(5)
+        stage.line.lose("claim_jobs", reply=True)
+        stage.line.lose("claims_of")
+        await work.enqueue()
+        await stage.until(lambda: stage.tables.running)
+        await node.drain()
+    assert len(stage.tables.ready) == 1
+    assert await stage.store.nodes() == []
+
+
+@in_virtual_time
+async def test_a_node_leaves_even_when_its_store_does_not_answer() -> None:
+    stage = Stage()
+
+    @stage.app.task
+    async def work() -> None:
+        await asyncio.sleep(3)
+
+    async with stage.node(drain_timeout=seconds(5)):
+        await work.enqueue()
+        await stage.until(lambda: stage.tables.running)
+        stage.line.lose(None, times=None)
+        began = stage.now
+    assert stage.now - began < 60
+    assert stage.told(HookFailed)
+    assert len(stage.told(NodeStopped)) == 1
+
+
+# Hooks
+
+
+@in_virtual_time
+async def test_hooks_run_in_order_around_the_life_of_a_node() -> None:
+    stage, told = Stage(), list[str]()
+    app = stage.app
+
+    @app.on_start
+    def start() -> None:
+        told.append("start")
+        assert stage.tables.nodes == {}
+
+    @app.on_ready
+    async def ready() -> None:
+        await asyncio.sleep(1)
+        told.append("ready")
+        assert len(stage.tables.nodes) == 1
+
+    @app.on_drain
+    async def drain() -> None:
+        told.append("drain")
+
+    @app.on_stop
+    def stop() -> None:
+        told.append("stop")
+        assert stage.tables.nodes == {}
+
+    async with stage.node():
+        told.append("running")
+    assert told == ["start", "ready", "running", "drain", "stop"]
+
+
+@in_virtual_time
+async def test_a_node_that_cannot_join_says_so() -> None:
+    stage = Stage()
+    stage.line.lose("join")
+    with pytest.raises(StoreUnavailable):
+        async with stage.node():
+            pytest.fail("it never joined")
+    assert stage.told(NodeStopped) == []
+
+
+@in_virtual_time
+async def test_an_app_runs_nodes_by_itself() -> None:
+    stage = Stage()
+
+    @stage.app.task
+    async def add(one: int, two: int) -> int:
+        return one + two
+
+    node: RunningNode = stage.app.node(queues={"default": 2}, name="here")
+    assert node.id is None
+    async with node:
+        assert node.id == (await stage.store.nodes())[0].incarnation
+        assert (await stage.store.nodes())[0].name == "here"
+        assert await (await add.enqueue(1, two=2)).result() == 3
+    assert await stage.store.nodes() == []

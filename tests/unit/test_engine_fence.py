@@ -1,0 +1,228 @@
+"""If these fail, a node without a right goes on working, or one that has it stops for nothing."""
+
+import asyncio
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+
+from detent import JobContext, Retry, State
+from detent.events import ClaimsReconciled, ClockSkew, NodeFenced
+from detent.stores.memory.nodes import DEAD
+from detent.testing.simulation.ledger import stubborn_sleep
+from detent.testing.simulation.stage import Stage
+from detent.testing.simulation.store import Call
+from detent.testing.virtual import VirtualRuntime, in_virtual_time
+
+WRITES = ("finish_jobs", "settle_jobs", "finish_hooked", "save_progress", "append_log")
+
+
+def writes(stage: Stage) -> list[Call]:
+    """Return all calls that say something about a claim."""
+    return [call for call in stage.line.calls if call.statement in WRITES]
+
+
+def declare_dead(stage: Stage) -> None:
+    """Do what a rescuer does: mark all nodes dead and give their claims back."""
+    for node, row in stage.tables.nodes.items():
+        stage.tables.nodes[node] = row._replace(state=DEAD)
+    for job_id in list(stage.tables.running):
+        stage.tables.ready[job_id] = stage.tables.running.pop(job_id).place
+
+
+@in_virtual_time
+async def test_a_node_that_cannot_renew_its_lease_stops_before_it_ends() -> None:
+    stage, stopped = Stage(), list[float]()
+
+    @stage.app.task
+    async def long(ctx: JobContext) -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            stopped.append(stage.now)
+            ctx.log.info("last words")
+
+    async with stage.node(drain_timeout=timedelta(0)) as node:
+        await long.enqueue()
+        await stage.until(lambda: stage.tables.running)
+        first = node.identity.incarnation
+        await stage.until(lambda: stage.line.count("beat") >= 2)
+        cut = stage.now
+        stage.line.lose("beat", times=None)
+        await stage.until(lambda: stopped)
+        assert 9 < stopped[0] - cut < 11, "two thirds of fifteen seconds"
+        (event,) = stage.told(NodeFenced)
+        assert event.node == first
+        assert "could not be renewed" in event.reason
+        assert writes(stage) == [], "nothing of it is written"
+        assert (await stage.store.claims_of(first)) != [], "which is left to the rescuer"
+
+
+@in_virtual_time
+async def test_it_joins_again_as_somebody_else_and_works() -> None:
+    stage = Stage()
+
+    @stage.app.task
+    async def add(one: int, two: int) -> int:
+        return one + two
+
+    async with stage.node() as node:
+        first = node.identity.incarnation
+        stage.line.lose(None, times=None)
+        await stage.until(lambda: stage.told(NodeFenced))
+        await asyncio.sleep(60)
+        stage.line.heal()
+        assert await (await add.enqueue(1, 2)).result(timeout=30) == 3
+        assert node.identity.incarnation != first
+        assert len(stage.told(NodeFenced)) == 1
+
+
+@in_virtual_time
+async def test_a_node_that_was_declared_dead_drops_its_work_and_joins_again() -> None:
+    stage = Stage()
+    runs: list[UUID] = []
+
+    @stage.app.task
+    async def long(ctx: JobContext) -> str:
+        runs.append(ctx.node_id)
+        await asyncio.sleep(20)
+        return "done"
+
+    async with stage.node() as node:
+        first = node.identity.incarnation
+        job = await long.enqueue()
+        await stage.until(lambda: stage.tables.running)
+        declare_dead(stage)
+        assert await job.result(timeout=60) == "done"
+        assert runs == [first, node.identity.incarnation]
+        assert [event.reason for event in stage.told(NodeFenced)] == [
+            "the cluster has declared it dead"
+        ]
+    info = await stage.app.jobs.get(job.id)
+    assert (info.attempt, info.node) == (1, runs[1])
+
+
+@in_virtual_time
+async def test_an_end_that_was_on_its_way_when_the_node_was_fenced_is_not_sent_again() -> None:
+    stage = Stage()
+
+    @stage.app.task
+    async def quick() -> str:
+        return "done"
+
+    async with stage.node() as node:
+        first = node.identity.incarnation
+        stage.line.lose("finish_jobs", times=None)
+        job = await quick.enqueue()
+        await stage.until(lambda: stage.line.count("finish_jobs") >= 2)
+        declare_dead(stage)
+        await stage.until(lambda: stage.told(NodeFenced))
+        stage.line.heal()
+        before = len(writes(stage))
+        assert await job.result(timeout=60) == "done", "it was run again"
+        after = writes(stage)[before:]
+        assert all(call.args[0] != first for call in after)
+        assert sum(len(call.args[1]) for call in after) == 1, "one end: that of the second run"
+
+
+@in_virtual_time
+async def test_a_node_never_runs_a_job_twice_at_once_even_as_somebody_else() -> None:
+    stage = Stage()
+    going, most, runs = 0, 0, list[int]()
+
+    @stage.app.task
+    async def deaf(ctx: JobContext) -> int:
+        nonlocal going, most
+        going += 1
+        most = max(most, going)
+        runs.append(ctx.fence)
+        await stubborn_sleep(40)
+        going -= 1
+        return len(runs)
+
+    async with stage.node(drain_timeout=timedelta(0)):
+        job = await deaf.enqueue()
+        await stage.until(lambda: stage.tables.running)
+        declare_dead(stage)
+        assert await job.result(timeout=200) == 2
+        assert most == 1
+        calls = stage.line.count("claim_jobs")
+        assert calls < 200, "nor does it spin while the old run goes on"
+
+
+@in_virtual_time
+async def test_one_beat_without_an_answer_is_no_reason_to_stop() -> None:
+    stage = Stage()
+    async with stage.node() as node:
+        first = node.identity.incarnation
+        await stage.until(lambda: stage.line.count("beat") == 2)
+        stage.line.hold("beat")  # for ever: a connection that died without a word
+        await asyncio.sleep(60)
+        assert stage.told(NodeFenced) == []
+        assert node.identity.incarnation == first
+
+
+@in_virtual_time
+async def test_while_its_lease_is_in_doubt_a_node_claims_nothing() -> None:
+    stage = Stage()
+
+    @stage.app.task
+    async def work() -> None: ...
+
+    async with stage.node():
+        await asyncio.sleep(5)
+        stage.line.lose("beat", times=None)
+        stage.line.lose("join", times=None)
+        await stage.until(lambda: stage.told(NodeFenced))
+        await work.enqueue()
+        await asyncio.sleep(120)
+        assert len(stage.tables.ready) == 1
+        stage.line.heal()
+        await stage.until(lambda: stage.tables.outcome)
+
+
+@in_virtual_time
+async def test_a_clock_that_is_wrong_is_told_once() -> None:
+    stage = Stage()
+    app = stage.new_app()
+    app._runtime = VirtualRuntime("skewed", ahead=timedelta(seconds=-90))
+    async with stage.node(app):
+        await asyncio.sleep(60)
+    (event,) = stage.told(ClockSkew)
+    assert event.seconds == pytest.approx(-90, abs=1)
+
+
+# Claims that the node does not know of
+
+
+@in_virtual_time
+async def test_a_claim_whose_reply_was_lost_goes_back_and_is_run() -> None:
+    stage = Stage()
+
+    @stage.app.task(retry=Retry(max_attempts=1))
+    async def work(ctx: JobContext) -> int:
+        return ctx.attempt
+
+    async with stage.node() as node:
+        await asyncio.sleep(5)
+        stage.line.lose("claim_jobs", reply=True)
+        job = await work.enqueue()
+        assert await job.result(timeout=10) == 1
+        (event,) = stage.told(ClaimsReconciled)
+        assert (event.node, event.released) == (node.identity.incarnation, 1)
+
+
+@in_virtual_time
+async def test_reconciling_leaves_alone_what_the_node_holds() -> None:
+    stage = Stage()
+
+    @stage.app.task
+    async def long() -> None:
+        await asyncio.sleep(300)
+
+    async with stage.node(reconcile_interval=timedelta(seconds=1)):
+        job = await long.enqueue()
+        await job.result(timeout=400)
+    assert stage.line.count("claims_of") > 100
+    assert stage.told(ClaimsReconciled) == []
+    assert (await stage.app.jobs.get(job.id)).state is State.SUCCEEDED

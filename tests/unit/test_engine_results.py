@@ -1,0 +1,178 @@
+"""If these fail, results get lost in silence, or jobs die of what was none of their doing."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from detent import JobFailed, Retry, State, StoreError
+from detent.config import Config, LimitsConfig
+from detent.events import ResultDropped, StoreTrouble, TaskUnknown
+from detent.testing.conformance.builders import new_job
+from detent.testing.simulation.stage import Stage
+from detent.testing.virtual import in_virtual_time
+
+DROPPED = {"detent": "result dropped"}
+BIG = "x" * 10_000
+
+
+# Results
+
+
+@in_virtual_time
+async def test_a_result_comes_back_as_json_would_have_it() -> None:
+    stage = Stage()
+
+    @stage.app.task
+    async def echo(value: Any) -> Any:
+        return value
+
+    async with stage.node():
+        for value in (None, 0, 1.5, "ü\u2028", [1, [2]], {"a": {"b": None}}, True):
+            assert await (await echo.enqueue(value)).result(timeout=5) == value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [object(), float("nan"), "a \0 NUL", "a lone \udfff", {1, object()}, "x" * 2000],
+    ids=["object", "nan", "nul", "surrogate", "nested", "big"],
+)
+def test_a_result_that_cannot_be_stored_is_dropped_and_said_so(value: object) -> None:
+    @in_virtual_time
+    async def test() -> None:
+        stage = Stage(Config(limits=LimitsConfig(max_result=1000)))
+
+        @stage.app.task
+        async def odd() -> Any:
+            return value
+
+        async with stage.node():
+            job = await odd.enqueue()
+            assert await job.result(timeout=5) == DROPPED
+        (event,) = stage.told(ResultDropped)
+        assert event.job_id == job.id
+        assert event.problem
+
+    test()
+
+
+@in_virtual_time
+async def test_a_strict_task_fails_when_its_result_cannot_be_stored() -> None:
+    stage, tries = Stage(), list[int]()
+
+    @stage.app.task(strict_result=True)
+    async def odd() -> Any:
+        tries.append(1)
+        return object()
+
+    async with stage.node():
+        job = await odd.enqueue()
+        with pytest.raises(JobFailed, match="the result cannot be stored"):
+            await job.result(timeout=5)
+    assert tries == [1], "another try would do the work twice and end the same"
+
+
+# Arguments
+
+
+@in_virtual_time
+async def test_arguments_that_no_longer_fit_fail_without_retry_and_say_where() -> None:
+    stage = Stage()
+    old, new = stage.new_app(), stage.app
+
+    async def send_old(to: dict[str, str]) -> None: ...
+
+    async def send_new(to: dict[str, int]) -> None: ...
+
+    enqueue = old.task(name="send")(send_old).enqueue
+    new.task(name="send")(send_new)
+    async with stage.node():
+        job = await enqueue({"ada": "one"})
+        with pytest.raises(JobFailed) as caught:
+            await job.result(timeout=5)
+    assert caught.value.error is not None
+    assert "$.to[...]" in caught.value.error["message"]
+    assert (await stage.app.jobs.get(job.id)).attempt == 1
+
+
+@in_virtual_time
+async def test_a_payload_in_an_unknown_codec_fails_without_retry() -> None:
+    stage = Stage()
+
+    @stage.app.task
+    async def fine() -> None: ...
+
+    row, _ = stage.app.client.prepare(fine.bind())
+    await stage.store.enqueue_jobs([row._replace(codec="cipher")])
+    async with stage.node():
+        with pytest.raises(JobFailed, match="unknown codec 'cipher'"):
+            await stage.app.jobs.result(row.id, 5)
+
+
+@in_virtual_time
+async def test_a_big_payload_is_loaded_when_its_job_starts() -> None:
+    stage = Stage()
+
+    @stage.app.task
+    async def measure(text: str) -> int:
+        return len(text)
+
+    async with stage.node():
+        assert await (await measure.enqueue(BIG)).result(timeout=5) == len(BIG)
+        assert await (await measure.enqueue("small")).result(timeout=5) == 5
+    assert stage.line.count("load_args") == 1
+
+
+@in_virtual_time
+async def test_a_payload_that_cannot_be_loaded_at_the_moment_costs_no_try() -> None:
+    stage = Stage()
+
+    @stage.app.task(retry=Retry(max_attempts=1))
+    async def measure(text: str) -> int:
+        return len(text)
+
+    async with stage.node():
+        stage.line.lose("load_args", times=2)
+        stage.line.lose("load_args", error=StoreError("a hiccup"))
+        job = await measure.enqueue(BIG)
+        assert await job.result(timeout=30) == len(BIG)
+    assert await stage.app.jobs.attempts(job.id) == []
+    assert len(stage.told(StoreTrouble)) == 3
+
+
+# Tasks that are not known here
+
+
+@in_virtual_time
+async def test_a_job_of_an_unknown_task_waits_for_a_node_that_knows_it() -> None:
+    stage = Stage()
+    newer = stage.new_app()
+
+    async def brand_new() -> str:
+        return "at last"
+
+    task = newer.task(name="brand_new")(brand_new)
+    async with stage.node():
+        job = await task.enqueue()
+        await stage.until(lambda: stage.tables.parked)
+        info = await stage.app.jobs.get(job.id)
+        assert (info.state, info.reason, info.attempt) == (State.WAITING, "unknown_task", 1)
+        assert [event.task for event in stage.told(TaskUnknown)] == ["brand_new"]
+        async with stage.node(newer):
+            assert await job.result(timeout=60) == "at last"
+
+
+@in_virtual_time
+async def test_one_unknown_task_does_not_hold_up_the_others() -> None:
+    stage = Stage()
+
+    @stage.app.task
+    async def known() -> int:
+        return 1
+
+    await stage.store.enqueue_jobs([new_job(task="unknown") for _ in range(50)])
+    async with stage.node(concurrency=2):
+        assert await (await known.enqueue()).result(timeout=5) == 1
+        await stage.until(lambda: len(stage.tables.parked) == 50)
+        await asyncio.sleep(30)
+        assert len(stage.told(TaskUnknown)) == 50, "they are not claimed again and again"
