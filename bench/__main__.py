@@ -99,7 +99,10 @@ async def main() -> int:
     cast = await choose(options)
     async with open_server(options.server) as server:
         harness = Harness(options, server, cast.interpreters)
-        await measure(harness, plan(harness, cast.subjects))
+        try:
+            await measure(harness, plan(harness, cast.subjects))
+        except asyncio.CancelledError:
+            say("stopped; the report has what was measured until now")
         results = harness.results
         print(report.render(results, options, server.version, cast.versions, cast.missing))
         if options.json:

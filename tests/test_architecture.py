@@ -24,6 +24,7 @@ PUBLIC_NAMES = 40
 BROAD_EXCEPT = (
     "_engine/execute.py",
     "_engine/failure.py",
+    "_engine/node.py",
     "_engine/service.py",
     "events.py",
     "executors/thread.py",

@@ -108,9 +108,7 @@ def field_names(kind: object) -> list[str]:
 
 def configuration_page() -> str:
     hints = typing.get_type_hints(Config)
-    sections = "\n\n".join(
-        section_part(hints[field.name]) for field in dataclasses.fields(Config)
-    )
+    sections = "\n\n".join(section_part(hints[field.name]) for field in dataclasses.fields(Config))
     return f"""\
 # Configuration
 

@@ -75,7 +75,8 @@ class App:
     def store(self) -> Store:
         """The store."""
         if self._store is None:
-            self._store, self._notifier = open_store(self.config)
+            self._store, notifier = open_store(self.config)
+            self._notifier = self._notifier or notifier
         return self._store
 
     @property
@@ -114,6 +115,8 @@ class App:
     ) -> Task[P, R]: ...
     @overload
     def task(self, function: Callable[P, Awaitable[R]], /) -> Task[P, R]: ...
+    @overload
+    def task(self, function: Callable[Concatenate[JobContext, P], R], /) -> Task[P, R]: ...
     @overload
     def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
     @overload
@@ -304,6 +307,8 @@ class TaskDecorator:
     ) -> Task[P, R]: ...
     @overload
     def __call__(self, function: Callable[P, Awaitable[R]], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[JobContext, P], R], /) -> Task[P, R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
     def __call__(self, function: Callable[..., Any], /) -> Any:

@@ -16,6 +16,7 @@
     ├── WrongThread               a blocking call on the thread of a running event loop
     └── StoreError                the store could not do what was asked
         ├── StoreUnavailable      it cannot be reached; trying again may help
+        ├── ConstraintViolated    a unique or foreign key constraint refused the write
         └── SchemaMismatch        its schema is older or newer than this code
 
 Tasks raise `Snooze`, `Fail` and `RetryAfter` to say what should follow; those are not errors and
@@ -136,6 +137,15 @@ class StoreError(DetentError):
 
 class StoreUnavailable(StoreError):
     """The store cannot be reached at the moment."""
+
+
+class ConstraintViolated(StoreError):
+    """A constraint of the database refused the write."""
+
+    def __init__(self, kind: str, constraint: str, detail: str) -> None:
+        super().__init__(f"the {kind} constraint {constraint} refused the write: {detail}")
+        self.kind = kind
+        self.constraint = constraint
 
 
 class SchemaMismatch(StoreError):

@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar
 from detent.config import check_name
 from detent.context import JobContext
 from detent.errors import ConfigError, UnknownTask
-from detent.model.job import Priority
+from detent.model.job import JobInfo, Priority
 from detent.model.retry import Retry
 from detent.signature import Signature
 
@@ -217,8 +217,11 @@ class JobHandle(Protocol[R_co]):
     id: Any
     created: bool
 
-    def result(self, timeout: float | None = None) -> Awaitable[R_co]:
+    def result(self, timeout: float | timedelta | None = None) -> Awaitable[R_co]:
         """Wait for the end of the job and return what the task returned."""
+
+    def info(self) -> Awaitable[JobInfo]:
+        """Return all that is known about the job now."""
 
     def cancel(self, reason: str | None = None) -> Awaitable[Any]:
         """Cancel the job, or ask it to stop when it runs."""

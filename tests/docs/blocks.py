@@ -25,7 +25,9 @@ PAGES: Final = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 #: Pages whose blocks run; the others are only looked at.
-LIVING: Final = [page for page in PAGES if page.name != "CONTRIBUTING.md" and page.parent.name != "bench"]
+LIVING: Final = [
+    page for page in PAGES if page.name != "CONTRIBUTING.md" and page.parent.name != "bench"
+]
 
 _FENCE: Final = re.compile(r"^```(\w*)\s*$")
 _MARKS: Final = re.compile(r"<!-- test: (.*?) -->")
@@ -95,9 +97,7 @@ def blocks_of(page: Path) -> list[Block]:
 
 def all_blocks(*languages: str) -> list[Block]:
     """Return the blocks of all pages that are in one of these languages."""
-    return [
-        block for page in LIVING for block in blocks_of(page) if block.language in languages
-    ]
+    return [block for page in LIVING for block in blocks_of(page) if block.language in languages]
 
 
 def _until(end: str, number: int, lines: Iterator[tuple[int, str]]) -> Code:

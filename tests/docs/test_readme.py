@@ -82,6 +82,11 @@ async def test_python_does_what_it_says(
         await story.tell(block)
 
 
+def test_every_file_is_run_by_a_test() -> None:
+    files = [block for block in all_blocks("python") if "file" in block.marks]
+    assert {block.marks["story"] for block in files} == {"first", "memory"}
+
+
 def files_of(name: str) -> dict[str, Block]:
     blocks = [block for block in all_blocks("python") if block.marks.get("story") == name]
     return {block.marks["file"]: block for block in blocks}

@@ -7,9 +7,18 @@ settings, of a prepared statement. That is the generic plan, whatever the argume
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from importlib.resources import files
+from typing import Any, Final
 
+import detent.stores.postgres
 from detent.stores.postgres.database import Connection
+
+#: The names of all statements that the store can make.
+STATEMENTS: Final = sorted(
+    entry.name.removesuffix(".sql")
+    for entry in files(detent.stores.postgres).joinpath("sql").iterdir()
+    if entry.name.endswith(".sql")
+)
 
 
 @dataclass(frozen=True, slots=True)

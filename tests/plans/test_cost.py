@@ -20,7 +20,7 @@ CLAIMED = 100
 LITTLE, MUCH = 1_000, 100_000
 
 #: One more level in an index is a page more for each row; anything beyond is growth.
-SAME_ORDER = 1.5
+SAME_ORDER = 2
 
 _ENQUEUE = """
 WITH job AS (
@@ -154,8 +154,6 @@ async def test_a_failed_job_is_found_among_many_that_succeeded(
     sql = claims.store.database.sql("matching_jobs")
     listing = await Explained.prepare(claims.connection, "listing", sql)
     lowest, highest = UUID(int=0), UUID(int=(1 << 128) - 1)
-    found = await listing.run(
-        ["failed"], None, None, None, None, lowest, highest, highest, 50
-    )
+    found = await listing.run(["failed"], None, None, None, None, lowest, highest, highest, 50)
     assert found.rows == 10
     assert found.buffers < 200

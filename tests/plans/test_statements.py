@@ -4,22 +4,14 @@ Every statement of the store is planned in every situation, and each must reach 
 the leading column of an index.
 """
 
-from collections.abc import Iterator
-from importlib.resources import files
+from collections.abc import Callable, Iterator
 
 import pytest
 
-import detent.stores.postgres
-from detent.stores.postgres.database import Connection
-from detent.stores.postgres.statements import statement
-from tests.plans.plan import Explained, Plan, condition, used_index
+from tests.plans.plan import STATEMENTS, Plan, condition, used_index
 from tests.plans.situations import EMPTY, FEW, FRESH, MANY
 
-STATEMENTS = sorted(
-    entry.name.removesuffix(".sql")
-    for entry in files(detent.stores.postgres).joinpath("sql").iterdir()
-    if entry.name.endswith(".sql")
-)
+Explain = Callable[[str], Plan]
 
 #: Tables that hold a handful of rows, whatever happens: reading them whole is the best plan.
 SMALL = {"detent_queue", "detent_node"}
@@ -48,14 +40,9 @@ LEADS = {
 pytestmark = pytest.mark.parametrize("situation", [FRESH, EMPTY, FEW, MANY])
 
 
-async def plan_of(connection: Connection, name: str) -> Plan:
-    explained = await Explained.prepare(connection, name, statement(name, "detent"))
-    return await explained.plan()
-
-
 @pytest.mark.parametrize("name", STATEMENTS)
-async def test_no_statement_reads_a_whole_table(connection: Connection, name: str) -> None:
-    plan = await plan_of(connection, name)
+def test_no_statement_reads_a_whole_table(explain: Explain, name: str) -> None:
+    plan = explain(name)
     found = [
         f"{table}: {index} {asked or 'from end to end'}"
         for table, index, asked in whole_scans(plan)
@@ -76,14 +63,14 @@ def whole_scans(plan: Plan) -> Iterator[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
-async def test_rows_are_locked_in_the_order_of_their_ids(connection: Connection, name: str) -> None:
+def test_rows_are_locked_in_the_order_of_their_ids(explain: Explain, name: str) -> None:
     """A bitmap gives them in the order of their place on disk: two such statements can deadlock."""
-    plan = await plan_of(connection, name)
+    plan = explain(name)
     assert not [node for node in plan.nodes() if node["Node Type"] == "Bitmap Heap Scan"], plan
 
 
-async def test_a_claim_begins_at_its_floor(connection: Connection) -> None:
-    plan = await plan_of(connection, "claim_jobs")
+def test_a_claim_begins_at_its_floor(explain: Explain) -> None:
+    plan = explain("claim_jobs")
     heads = [scan for scan in plan.scans("detent_ready") if scan["Node Type"] != "Tid Scan"]
     assert [used_index(scan) for scan in heads] == ["detent_ready_claim"]
     asked = condition(heads[0])
@@ -96,22 +83,22 @@ async def test_a_claim_begins_at_its_floor(connection: Connection) -> None:
     assert plan.whole_reads == []
 
 
-async def test_a_claim_takes_its_rows_by_their_place(connection: Connection) -> None:
-    plan = await plan_of(connection, "claim_jobs")
+def test_a_claim_takes_its_rows_by_their_place(explain: Explain) -> None:
+    plan = explain("claim_jobs")
     assert [scan["Node Type"] for scan in plan.scans("detent_ready")].count("Tid Scan") == 1
     assert [used_index(scan) for scan in plan.scans("detent_job")] == ["detent_job_pkey"]
 
 
 @pytest.mark.parametrize("name", ["finish_jobs", "settle_jobs", "release_claims", "save_progress"])
-async def test_a_claim_is_found_by_its_id(connection: Connection, name: str) -> None:
-    plan = await plan_of(connection, name)
+def test_a_claim_is_found_by_its_id(explain: Explain, name: str) -> None:
+    plan = explain(name)
     indexes = {used_index(scan) for scan in plan.scans("detent_running")} - {"Tid Scan"}
     assert indexes == {"detent_running_pkey"}
 
 
 @pytest.mark.parametrize("name", ["look", "next_due"])
-async def test_a_look_reads_the_index_alone(connection: Connection, name: str) -> None:
-    plan = await plan_of(connection, name)
+def test_a_look_reads_the_index_alone(explain: Explain, name: str) -> None:
+    plan = explain(name)
     (head,) = plan.scans("detent_ready")
     assert (head["Node Type"], used_index(head)) == ("Index Only Scan", "detent_ready_claim")
     assert "(lane = scan.lane)" in condition(head)
@@ -121,5 +108,5 @@ async def test_a_look_reads_the_index_alone(connection: Connection, name: str) -
 
 
 @pytest.mark.parametrize("name", ["enqueue_job", "enqueue_jobs", "enqueue_keyed_job"])
-async def test_an_enqueue_reads_nothing(connection: Connection, name: str) -> None:
-    assert (await plan_of(connection, name)).tables_read == set()
+def test_an_enqueue_reads_nothing(explain: Explain, name: str) -> None:
+    assert explain(name).tables_read == set()

@@ -9,6 +9,7 @@ from detent._engine.adopt import Adopter
 from detent._engine.attempt import Stop, Workbench
 from detent._engine.claim import Claimer
 from detent._engine.dispatch import Dispatcher
+from detent._engine.failure import describe
 from detent._engine.finish import Finisher
 from detent._engine.look import Looker
 from detent._engine.membership import Membership
@@ -323,7 +324,13 @@ class Node:
             self._bus.emit(HookFailed("drain", str(error)))
 
     async def _run_hooks(self, name: str) -> None:
+        """Run the application's hooks. One that fails keeps a node from starting, and no more."""
         for hook in self._parts.hooks.get(name, ()):
-            outcome = hook()
-            if outcome is not None:
-                await outcome
+            try:
+                outcome = hook()
+                if outcome is not None:
+                    await outcome
+            except Exception as error:
+                if name == "start":
+                    raise
+                self._bus.emit(HookFailed(f"on_{name}", describe(error)))

@@ -69,6 +69,8 @@ class Contexts:
                     self.database, connection, node, [_success(claim, completion)]
                 )
                 if not settled:
+                    # Only possible when the task ended our transaction itself.
+                    connection.terminate()
                     raise ClaimLost(claim.id)
                 await transaction.commit()
                 # What the task set on the connection must not reach the next user of it.

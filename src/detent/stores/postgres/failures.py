@@ -5,10 +5,9 @@ from typing import Final
 
 import asyncpg
 
-from detent.errors import SchemaMismatch, StoreError, StoreUnavailable
+from detent.errors import ConstraintViolated, SchemaMismatch, StoreError, StoreUnavailable
 
-UNIQUE_VIOLATION: Final = "23505"
-FOREIGN_KEY_VIOLATION: Final = "23503"
+CONSTRAINTS: Final = {"23505": "unique", "23503": "foreign key", "23514": "check"}
 # Deadlock and serialization failure: the statement did nothing and can be tried again.
 RETRYABLE: Final = ("40P01", "40001")
 # Undefined table, column, schema or function: the schema is not the one this code knows.
@@ -23,6 +22,9 @@ DRIVER_ERRORS: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, 
 def translate(error: BaseException) -> StoreError:
     """Return our error for one of `DRIVER_ERRORS`; the caller raises it from that one."""
     code = getattr(error, "sqlstate", None) or ""
+    if code in CONSTRAINTS:
+        name = getattr(error, "constraint_name", None) or "?"
+        return ConstraintViolated(CONSTRAINTS[code], name, _describe(error))
     if code in _SCHEMA:
         return SchemaMismatch(
             f"the database has no Detent schema of this version ({error}); run: detent migrate"

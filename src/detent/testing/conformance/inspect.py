@@ -53,6 +53,19 @@ class InspectConformance:
         await store.finish_jobs(node, [completion(claim, b"42")])
         assert await store.ended([claim.id]) == await store.get_jobs([claim.id])
 
+    @pytest.mark.parametrize("state", list(State), ids=str)
+    async def test_a_job_keeps_its_values_in_every_state(self, store: Store, state: State) -> None:
+        job = new_job(task="shop.crunch", priority=4, args=b"[7]", tags=["vip", "b"])
+        job = job._replace(codec="other", params=b"{}")
+        before = await now_of(store)
+        job_id = await in_state(store, state, job)
+        (found,) = await store.get_jobs([job_id])
+        assert (found.state, found.id, found.task, found.queue) == (state, *job[:3])
+        assert (found.priority, found.tags, found.needs) == (4, ("vip", "b"), ())
+        assert (found.args, found.codec, found.params) == (b"[7]", "other", b"{}")
+        assert before <= found.enqueued_at <= found.due_at <= await now_of(store)
+        assert (found.attempt, found.crashes) == (1, 0)
+
     # Listings
 
     async def _listed(self, store: Store, where: JobFilter) -> list[UUID]:

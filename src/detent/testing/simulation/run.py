@@ -23,8 +23,8 @@ class Plan:
     """How big a run is; everything else follows from its seed."""
 
     nodes: int = 2
-    jobs: int = 40
-    lasts: float = 40.0
+    jobs: int = 60
+    lasts: float = 50.0
     """Virtual seconds during which jobs are enqueued and trouble is made."""
 
 

@@ -1,3 +1,3 @@
--- Let the jobs of a queue be claimed again. Returns the lanes that should be looked at.
+-- Let the jobs of a queue be claimed again.
 -- $1 queue
 UPDATE detent.detent_queue SET paused_at = NULL WHERE name = $1
