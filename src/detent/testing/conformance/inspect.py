@@ -63,7 +63,9 @@ class InspectConformance:
         assert (found.state, found.id, found.task, found.queue) == (state, *job[:3])
         assert (found.priority, found.tags, found.needs) == (4, ("vip", "b"), ())
         assert (found.args, found.codec, found.params) == (b"[7]", "other", b"{}")
-        assert before <= found.enqueued_at <= found.due_at <= await now_of(store)
+        after = await now_of(store)
+        assert before <= found.enqueued_at <= after
+        assert before <= found.due_at <= after
         assert (found.attempt, found.crashes) == (1, 0)
 
     # Listings
