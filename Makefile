@@ -37,7 +37,7 @@ fmt: setup       ## format and fix what can be fixed
 demo: setup      ## run the first example
 	$(BIN)/python examples/first.py
 
-bench: setup     ## measure (ARGS="drain --jobs 100000")
+bench: setup     ## measure (ARGS="--only drain --n 100000")
 	$(BIN)/python -m bench $(ARGS)
 
 matrix: setup    ## PostgreSQL 13 to 18 against the conformance tests (ARGS="--only 13,18")

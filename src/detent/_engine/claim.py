@@ -66,6 +66,9 @@ class Claimer(Service):
         }
         self._enough = min(config.claim_batch, sum(config.slots().values())) // 4
         self._turn = 0
+        self._poll_planned = False
+        self.stirred = True
+        """Whether something has been going on since this was last set to False."""
         self._hungry = False
         """Whether the last claim was full, so that more is surely there."""
         self._waits_for_room = False
@@ -105,6 +108,11 @@ class Claimer(Service):
 
     async def run_once(self) -> float:
         """Claim once."""
+        if self._poll_planned and not self.woken:
+            # Nothing is going on, so this look can afford to begin at the very beginning.
+            self.floors.forget()
+        self.stirred |= self.woken
+        self._poll_planned = False
         node = self.node_id
         rooms = self._dispatcher.rooms()
         room = sum(rooms.values())
@@ -125,6 +133,7 @@ class Claimer(Service):
         self._waits_for_room = not all(rooms.values())
         taken = await self._claim(node, rooms, limit)
         self._waits_for_room |= not all(self._dispatcher.rooms().values())
+        self.stirred |= taken > 0
         self._hungry = taken == limit
         if self._hungry:
             return 0.0
@@ -171,12 +180,10 @@ class Claimer(Service):
         pause = self._polling.next_pause(taken, limit, self._dispatcher.load, now)
         pause *= self.runtime.uniform(0.8, 1.0)
         due = await self._store.next_due(self._asked)
-        if not taken:
-            # Nothing is going on, so the next look can afford to begin at the beginning.
-            self.floors.forget()
-        if due is None:
+        if due is None or due > pause:
+            self._poll_planned = True
             return pause
         if due > 0:
-            return min(pause, due)
+            return due
         # Something is due that we did not get: it came just now, or another holds it.
         return self.runtime.uniform(*ASK_AGAIN) if self._misses < MISSES else pause

@@ -6,12 +6,15 @@ and the looker lower it again.
 """
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Final
+from uuid import UUID
 
 from detent.model.job import Claim, Position, Priority
 from detent.spi.notifier import Hint, Wake
 from detent.spi.store import Floor
 
+_LOWEST: Final = UUID(int=0)
 _NONE: Final[tuple[Floor | None, ...]] = (None,) * len(Priority)
 
 
@@ -49,12 +52,25 @@ class Floors:
                 moved = True
         return moved
 
+    def learn(self, lanes: Iterable[str], positions: Iterable[Position], moment: datetime) -> bool:
+        """Take in a look at everything, which began after `moment` of the store's clock.
+
+        Where nothing was due scans may begin at that moment: dead rows stand in the way of an
+        empty priority just as well. Returns whether any floor was lowered.
+        """
+        found = list(positions)
+        lowered = self.lower_to(found)
+        heads = {(head.lane, head.priority): Floor(head.due_at, head.id) for head in found}
+        for lane in lanes:
+            floors = self._lanes.setdefault(lane, list(_NONE))
+            for priority, floor in enumerate(floors):
+                if floor is None:
+                    floors[priority] = heads.get((lane, priority), Floor(moment, _LOWEST))
+        return lowered
+
     def forget(self) -> None:
         """Begin all scans at the very beginning again."""
         self._lanes.clear()
-
-    def __bool__(self) -> bool:
-        return bool(self._lanes)
 
 
 def positions_in(wakes: Iterable[Wake]) -> list[Position]:

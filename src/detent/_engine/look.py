@@ -1,5 +1,7 @@
 """Finds jobs that stand below the floors, beside the hot path."""
 
+from collections.abc import Callable
+from datetime import datetime
 from typing import Final
 
 from detent._engine.claim import Claimer
@@ -18,17 +20,27 @@ class Looker(Service):
 
     name = "looker"
 
-    def __init__(self, runtime: Runtime, bus: Bus, store: ClaimStore, claimer: Claimer) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        bus: Bus,
+        store: ClaimStore,
+        claimer: Claimer,
+        store_time: Callable[[], datetime],
+    ) -> None:
         super().__init__(runtime, bus)
         self._store = store
         self._claimer = claimer
+        self._store_time = store_time
 
     async def run_once(self) -> float:
-        """Look once, if there are floors at all."""
-        if not self._claimer.floors:
+        """Look once, unless nothing has been going on: then the next poll sees everything."""
+        claimer = self._claimer
+        if not claimer.stirred:
             return INTERVAL
-        before = self.runtime.monotonic()
-        positions = await self._store.look(self._claimer.lanes)
-        if self._claimer.floors.lower_to(positions):
-            self._claimer.wake()
+        claimer.stirred = False
+        before, moment = self.runtime.monotonic(), self._store_time()
+        positions = await self._store.look(claimer.lanes)
+        if claimer.floors.learn(claimer.lanes, positions, moment):
+            claimer.wake()
         return max(INTERVAL, REST * (self.runtime.monotonic() - before))

@@ -5,7 +5,7 @@ thirds of its lease must assume that others will soon take its jobs, and stops f
 """
 
 import asyncio
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -42,6 +42,7 @@ class Membership:
         self._thread: Thread | None = None
         self._renewed = runtime.monotonic()
         self._dead = False
+        self._store_time = datetime.min.replace(tzinfo=UTC)
         self.identity = identity
         self.nodes = 1
         """How many nodes were active at the last beat."""
@@ -111,7 +112,12 @@ class Membership:
         self.nodes = beat.nodes
         self._measure(beat.now)
 
+    def store_time(self) -> datetime:
+        """Return a moment of the store's clock that has passed, and not long ago."""
+        return self._store_time
+
     def _measure(self, store_now: datetime) -> None:
+        self._store_time = store_now
         skew = self._runtime.utcnow() - store_now
         if abs(skew) > self._config.skew_warning >= abs(self.skew):
             self._bus.emit(ClockSkew(self.incarnation, skew.total_seconds()))

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, Final
 
 from detent._engine.adopt import Adopter
@@ -87,7 +88,7 @@ class Node:
             polling=config.polling,
             boost_interval=config.store.priority_boost_interval,
         )
-        self._looker = Looker(runtime, bus, store, self._claimer)
+        self._looker = Looker(runtime, bus, store, self._claimer, self._store_time)
         self._signals = SignalReader(
             runtime, bus, store, self._dispatcher, config.node.signal_interval.total_seconds()
         )
@@ -130,6 +131,9 @@ class Node:
 
     def _may_claim(self) -> bool:
         return not self._finisher.overloaded and self._membership.trouble() is None
+
+    def _store_time(self) -> datetime:
+        return self._membership.store_time()
 
     def _flushed(self) -> None:
         self._claimer.room_came()

@@ -27,6 +27,8 @@ class Service:
         self._wakeup = Wakeup(runtime)
         self._pause = 0.0
         self._stopping = False
+        self.woken = True
+        """Whether the last wait was cut short, and not simply over."""
 
     def wake(self) -> None:
         """Run as soon as possible instead of after the wait."""
@@ -42,7 +44,7 @@ class Service:
         while not self._stopping:
             delay = await self._run_guarded()
             if delay > 0 and not self._stopping:
-                await self._wakeup.wait(delay)
+                self.woken = await self._wakeup.wait(delay)
             elif self._pause:
                 await self.runtime.sleep(0)
 

@@ -1,0 +1,76 @@
+"""What the cluster tests share: nodes that end with the test, and a server that may be killed."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from detent import App
+from detent.stores.postgres.migrations import migrate
+from detent.testing.postgres import TemporaryPostgres
+from tests.cluster.processes import NodeProcess, Start
+from tests.cluster.workload import Workload
+
+_numbers = count(1)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start nodes; what they said is shown when the test fails."""
+    nodes: list[NodeProcess] = []
+
+    def start(url: str, *options: str, **environ: str) -> NodeProcess:
+        log = tmp_path / f"node-{len(nodes) + 1}.log"
+        nodes.append(NodeProcess(log, url, *options, **environ))
+        return nodes[-1]
+
+    yield start
+    for node in nodes:
+        node.close()
+        print(f"--- {node.log.name}\n{node.said()[-5000:]}")  # noqa: T201  for whoever looks
+
+
+@pytest.fixture
+def executions(tmp_path: Path) -> Path:
+    """Where tasks write down that they run."""
+    return tmp_path / "executions"
+
+
+@pytest.fixture
+async def workload(postgres_url: str) -> AsyncIterator[Workload]:
+    """The tasks of the nodes, as another program sees them: it enqueues and looks."""
+    async with App(postgres_url) as app:
+        yield Workload(app)
+
+
+@pytest.fixture(scope="session")
+def _durable_server() -> Iterator[TemporaryPostgres]:
+    with TemporaryPostgres(durable=True, settings={"max_connections": "100"}) as server:
+        yield server
+
+
+@pytest.fixture
+def durable_server(_durable_server: TemporaryPostgres) -> TemporaryPostgres:
+    """A server that keeps its promises when it is killed; it runs, whatever the last test did."""
+    _durable_server.start()
+    return _durable_server
+
+
+@pytest.fixture
+def durable_url(durable_server: TemporaryPostgres) -> Iterator[str]:
+    """The URL of a database of this test's own on that server, with the schema."""
+    name = f"durable_{next(_numbers)}"
+    url = durable_server.create_database(name)
+    asyncio.run(migrate(url))
+    yield url
+    durable_server.start()
+    durable_server.drop_database(name)
+
+
+@pytest.fixture
+async def durable_workload(durable_url: str) -> AsyncIterator[Workload]:
+    """The tasks, on that database."""
+    async with App(durable_url) as app:
+        yield Workload(app)
