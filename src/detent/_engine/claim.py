@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import UUID
 
@@ -25,6 +25,7 @@ ASK_AGAIN: Final = (0.005, 0.020)
 # Rows that somebody keeps locked for long are left to the next poll after so many tries.
 MISSES: Final = 50
 FOREVER: Final = 3_600.0
+BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
 
 
 def lanes_for(queue: str, capabilities: Collection[str]) -> list[str]:
@@ -79,6 +80,8 @@ class Claimer(Service):
         self.node_id: UUID | None = None
         self.may_claim: Callable[[], bool] = lambda: True
         self.on_lost_reply: Callable[[], None] = lambda: None
+        self.store_time: Callable[[], datetime] = lambda: BEGINNING
+        """A moment of the store's clock that has passed, and not long ago."""
 
     @property
     def lanes(self) -> list[str]:
@@ -131,13 +134,14 @@ class Claimer(Service):
                 return FOREVER
         # A queue that is full now, or will be by this claim, is asked for when it has room again.
         self._waits_for_room = not all(rooms.values())
+        moment = self.store_time()
         taken = await self._claim(node, rooms, limit)
         self._waits_for_room |= not all(self._dispatcher.rooms().values())
         self.stirred |= taken > 0
         self._hungry = taken == limit
         if self._hungry:
             return 0.0
-        return await self._pause_after(taken, limit)
+        return await self._pause_after(taken, limit, moment)
 
     async def _claim(self, node: UUID, rooms: Mapping[str, int], limit: int) -> int:
         request = ClaimRequest(
@@ -173,13 +177,16 @@ class Claimer(Service):
         self._asked = scans
         return scans
 
-    async def _pause_after(self, taken: int, limit: int) -> float:
-        """Return how long to wait after a claim that came back short."""
+    async def _pause_after(self, taken: int, limit: int, moment: datetime) -> float:
+        """Return how long to wait after a claim that came back short, begun after `moment`."""
         self._misses = 0 if taken else self._misses + 1
         now = self.runtime.monotonic()
         pause = self._polling.next_pause(taken, limit, self._dispatcher.load, now)
         pause *= self.runtime.uniform(0.8, 1.0)
         due = await self._store.next_due(self._asked)
+        if due != 0 and not self._wakeup.pending:
+            # Nothing is left in these lanes that was due before this claim.
+            self.floors.learn([scan.lane for scan in self._asked], (), moment)
         if due is None or due > pause:
             self._poll_planned = True
             return pause

@@ -1,7 +1,5 @@
 """Finds jobs that stand below the floors, beside the hot path."""
 
-from collections.abc import Callable
-from datetime import datetime
 from typing import Final
 
 from detent._engine.claim import Claimer
@@ -20,18 +18,10 @@ class Looker(Service):
 
     name = "looker"
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        bus: Bus,
-        store: ClaimStore,
-        claimer: Claimer,
-        store_time: Callable[[], datetime],
-    ) -> None:
+    def __init__(self, runtime: Runtime, bus: Bus, store: ClaimStore, claimer: Claimer) -> None:
         super().__init__(runtime, bus)
         self._store = store
         self._claimer = claimer
-        self._store_time = store_time
 
     async def run_once(self) -> float:
         """Look once, unless nothing has been going on: then the next poll sees everything."""
@@ -39,7 +29,7 @@ class Looker(Service):
         if not claimer.stirred:
             return INTERVAL
         claimer.stirred = False
-        before, moment = self.runtime.monotonic(), self._store_time()
+        before, moment = self.runtime.monotonic(), claimer.store_time()
         positions = await self._store.look(claimer.lanes)
         if claimer.floors.learn(claimer.lanes, positions, moment):
             claimer.wake()

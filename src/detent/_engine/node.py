@@ -88,7 +88,7 @@ class Node:
             polling=config.polling,
             boost_interval=config.store.priority_boost_interval,
         )
-        self._looker = Looker(runtime, bus, store, self._claimer, self._store_time)
+        self._looker = Looker(runtime, bus, store, self._claimer)
         self._signals = SignalReader(
             runtime, bus, store, self._dispatcher, config.node.signal_interval.total_seconds()
         )
@@ -117,6 +117,7 @@ class Node:
         self._finisher.on_requeued = self._claimer.wake
         self._dispatcher.on_room = self._claimer.room_came
         self._claimer.may_claim = self._may_claim
+        self._claimer.store_time = self._store_time
         self._claimer.on_lost_reply = self._reconciler.wake
 
     @property

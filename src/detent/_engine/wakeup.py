@@ -20,6 +20,11 @@ class Wakeup:
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
+    @property
+    def pending(self) -> bool:
+        """Whether it was set since the last wait."""
+        return self._is_set
+
     async def wait(self, limit: float | None) -> bool:
         """Wait until set, or for `limit` seconds; return whether it was set, and unset it."""
         if not self._is_set and (limit is None or limit > 0):

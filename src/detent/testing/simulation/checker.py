@@ -146,21 +146,21 @@ class Checker:
         if step not in ALLOWED.get(call.statement, set()):
             self.refuse("jobs move along the table", f"{about}: {step}")
         if isinstance(was, Running) and call.statement in ENDS:
-            node, entries = call.args
-            valid = (job_id, was.fence) in {(entry.id, entry.fence) for entry in entries}
-            if node != was.node or not valid:
-                self.refuse("an end is accepted from the valid claim only", about)
-        if isinstance(was, Running) and not isinstance(now, Outcome | None):
-            self._went_back(was, now, about)
+            self._ended(call, was, now, about)
         if isinstance(now, Outcome):
             key = (job_id, now.generation)
             self._ends[key] = self._ends.get(key, 0) + 1
             if self._ends[key] > 1:
                 self.refuse("one completion per job and generation", about)
 
-    def _went_back(self, was: Running, now: Place, about: str) -> None:
+    def _ended(self, call: Call, was: Running, now: Place, about: str) -> None:
+        node, entries = call.args
+        said = [each for each in entries if (each.id, each.fence) == (was.place.id, was.fence)]
+        if node != was.node or not said:
+            self.refuse("an end is accepted from the valid claim only", about)
+            return
         place = now if isinstance(now, Ready) else now.place if isinstance(now, Parked) else None
-        if place is not None and place.attempt - was.place.attempt not in (0, 1):
+        if place is not None and place.attempt != was.place.attempt + int(said[0].charged):
             self.refuse("a failed try counts once", about)
 
     def _check_keys(self, tables: Tables) -> None:

@@ -26,6 +26,8 @@ class Plan:
     jobs: int = 60
     lasts: float = 50.0
     """Virtual seconds during which jobs are enqueued and trouble is made."""
+    weather: Weather | None = None
+    """How bad the lines are; None leaves it to the seed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ async def _play(seed: int, plan: Plan) -> Report:
     rescuer = asyncio.create_task(as_process("rescuer", Rescuer(world).run()))
     for member in members:
         await member.start()
-    line.weather = chance.choice(WEATHERS)
+    line.weather = plan.weather or chance.choice(WEATHERS)
     await asyncio.gather(
         as_process("client", producer.run()),
         as_process("operator", operator.run(plan.lasts)),
