@@ -100,7 +100,7 @@ async def spin(ctx: JobContext, path: str, seconds: float) -> None:
         pass
 
 
-async def pay(ctx: JobContext, path: str, step: str, killed: str) -> None:
+async def pay(ctx: JobContext, path: str, step: str, killed: str) -> str:
     """Have an effect exactly once, and be killed at some step of it, the first time."""
     note(ctx, path)
     kill = _killer(killed)
@@ -116,6 +116,7 @@ async def pay(ctx: JobContext, path: str, step: str, killed: str) -> None:
         ctx.set_result("paid")
     if step == "after the block":
         kill()
+    return "too late to matter"
 
 
 def _killer(killed: str) -> Callable[[], None]:
@@ -134,13 +135,12 @@ def _prepare(step: str, kill: Callable[[], None]) -> None:
     async def trapped(self: Any) -> None:
         if step == "before the commit":
             kill()
-        elif step == "during the commit":
-            sent = asyncio.ensure_future(commit(self))
-            await asyncio.sleep(0)
+        committing = asyncio.ensure_future(commit(self))
+        if step == "during the commit":
+            await asyncio.sleep(0)  # it is sent
             kill()
-            await sent
-        else:
-            await commit(self)
+        await committing
+        if step == "after the commit":
             kill()
 
     if step in ("before the commit", "during the commit", "after the commit"):

@@ -73,6 +73,7 @@ def claimed_twice(patch: Patch) -> None:
         return taken
 
     patch.setattr(claim, "_take", copied)
+    patch.setattr("detent.testing.simulation.run.PATIENCE", 20.0)
 
 
 def slots_ignored(patch: Patch) -> None:
@@ -115,7 +116,7 @@ def tries_uncounted(patch: Patch) -> None:
         original(tables, now, running, said._replace(charged=False))
 
     patch.setattr(finish, "_go_back", forgotten)
-    patch.setattr("detent.testing.simulation.run.PATIENCE", 100.0)
+    patch.setattr("detent.testing.simulation.run.PATIENCE", 20.0)
 
 
 @pytest.mark.parametrize(

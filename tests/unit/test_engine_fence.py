@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from detent import JobContext, Retry, State
-from detent.events import ClaimsReconciled, ClockSkew, NodeFenced
+from detent.events import ClaimsReconciled, ClaimWasLost, ClockSkew, NodeFenced
 from detent.stores.memory.nodes import DEAD
 from detent.testing.simulation.ledger import stubborn_sleep
 from detent.testing.simulation.stage import Stage
@@ -226,3 +226,27 @@ async def test_reconciling_leaves_alone_what_the_node_holds() -> None:
     assert stage.line.count("claims_of") > 100
     assert stage.told(ClaimsReconciled) == []
     assert (await stage.app.jobs.get(job.id)).state is State.SUCCEEDED
+
+
+@in_virtual_time
+async def test_ends_of_the_new_life_are_not_written_in_the_name_of_the_old() -> None:
+    stage = Stage()
+
+    @stage.app.task
+    async def work(number: int) -> int:
+        await asyncio.sleep(1)
+        return number
+
+    async with stage.node():
+        # A write of the first life hangs on until long after the second has begun.
+        writing = stage.line.hold("finish_jobs")
+        await work.enqueue(1)
+        await stage.until(lambda: stage.line.count("finish_jobs"))
+        declare_dead(stage)
+        await stage.until(lambda: stage.told(NodeFenced))
+        job = await work.options(unique="key").enqueue(2)
+        await asyncio.sleep(5)
+        writing.set()
+        assert await job.result(timeout=5) == 2
+        assert stage.told(ClaimsReconciled) == []
+    assert [event for event in stage.told(ClaimWasLost) if event.job_id == job.id] == []

@@ -96,8 +96,12 @@ class Finisher(Service):
         return IDLE
 
     async def _write_next(self, node: UUID, waiting: Waiting[End], write: Write[End]) -> int:
-        """Write the next batch of those that wait; return how many that were."""
-        if not waiting:
+        """Write the next batch of those that wait; return how many that were.
+
+        The last write may have taken so long that the node is somebody else by now: what waits
+        then is not of the one in whose name this round began.
+        """
+        if not waiting or self.node_id != node:
             return 0
         batch = waiting[:BATCH]
         del waiting[:BATCH]
@@ -112,6 +116,8 @@ class Finisher(Service):
 
     async def _write(self, node: UUID, batch: Waiting[End], write: Write[End]) -> None:
         """Write a batch, or find the one in it that cannot be written."""
+        if self.node_id != node:
+            return
         try:
             accepted = await write(node, [end for end, _ in batch])
         except StoreUnavailable:

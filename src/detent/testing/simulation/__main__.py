@@ -1,29 +1,27 @@
-"""Plays seeds again: `python -m detent.testing.simulation SEED [SEED ...]`."""
+"""Plays seeds again: `python -m detent.testing.simulation SEED`."""
 
+import argparse
 import sys
 
-from detent.testing.simulation.run import simulate
+from detent.testing.simulation.run import Plan, simulate
 
-USAGE = """\
-usage: python -m detent.testing.simulation SEED [SEED ...]
-       python -m detent.testing.simulation FIRST-LAST
-
-One seed prints its whole history; several print one line each.
-"""
+DEFAULT = Plan()
 
 
 def main(arguments: list[str]) -> int:
-    """Play the seeds; return 1 if one of them broke a rule, 2 if they are no seeds."""
-    try:
-        seeds = [seed for argument in arguments for seed in _seeds(argument)]
-    except ValueError:
-        seeds = []
-    if not seeds:
-        sys.stderr.write(USAGE)
-        return 2
+    """Play the seeds; return 1 if one of them broke a rule."""
+    parser = argparse.ArgumentParser(
+        prog="python -m detent.testing.simulation",
+        description="One seed prints its whole history; several print one line each.",
+    )
+    parser.add_argument("seeds", metavar="SEED", nargs="+", type=_seeds, help="42, or 1-100")
+    parser.add_argument("--nodes", type=int, default=DEFAULT.nodes, help="how many nodes there are")
+    parser.add_argument("--jobs", type=int, default=DEFAULT.jobs, help="how many jobs are enqueued")
+    options = parser.parse_args(arguments)
+    seeds = [seed for given in options.seeds for seed in given]
     failed = 0
     for seed in seeds:
-        report = simulate(seed)
+        report = simulate(seed, Plan(nodes=options.nodes, jobs=options.jobs))
         if len(seeds) == 1:
             sys.stdout.write("\n".join(report.history) + "\n")
         verdict = report.explain() if report.broken else f"seed {seed} kept all rules"

@@ -35,6 +35,7 @@ class Report:
     """What came of a run."""
 
     seed: int
+    plan: Plan
     digest: str
     history: Sequence[str]
     broken: Sequence[str]
@@ -43,14 +44,11 @@ class Report:
 
     def explain(self) -> str:
         """Return what went wrong and how to see it again."""
+        head = f"seed {self.seed} broke {len(self.broken)} rules:"
         shown = [f"  {line}" for line in self.broken[:10]]
-        return "\n".join(
-            [
-                f"seed {self.seed} broke {len(self.broken)} rules:",
-                *shown,
-                f"replay it with: python -m detent.testing.simulation {self.seed}",
-            ]
-        )
+        size = f"--nodes {self.plan.nodes} --jobs {self.plan.jobs}"
+        replay = f"replay it with: python -m detent.testing.simulation {self.seed} {size}"
+        return "\n".join([head, *shown, replay])
 
 
 class Broken(AssertionError):
@@ -96,7 +94,12 @@ async def _play(seed: int, plan: Plan) -> Report:
     world.checker.finally_holds(world.store.tables, producer.acknowledged)
     history = world.history
     return Report(
-        seed, history.digest(), tuple(history.lines), tuple(world.checker.broken), history.counts
+        seed=seed,
+        plan=plan,
+        digest=history.digest(),
+        history=tuple(history.lines),
+        broken=tuple(world.checker.broken),
+        counts=history.counts,
     )
 
 
