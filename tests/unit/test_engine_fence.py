@@ -250,3 +250,31 @@ async def test_ends_of_the_new_life_are_not_written_in_the_name_of_the_old() -> 
         assert await job.result(timeout=5) == 2
         assert stage.told(ClaimsReconciled) == []
     assert [event for event in stage.told(ClaimWasLost) if event.job_id == job.id] == []
+
+
+@in_virtual_time
+async def test_what_the_old_life_said_takes_nothing_from_what_the_new_one_says() -> None:
+    stage = Stage()
+
+    @stage.app.task
+    async def talk(ctx: JobContext, number: int) -> None:
+        await ctx.progress(0.5)
+        ctx.log.info("first")
+        ctx.log.info("second")
+        await asyncio.sleep(30 * number)
+
+    async with stage.node() as node:
+        writing = stage.line.hold("save_progress")
+        await talk.enqueue(100)
+        await stage.until(lambda: stage.line.count("save_progress"))
+        declare_dead(stage)
+        stage.tables.ready.clear()
+        await stage.until(lambda: stage.told(NodeFenced))
+        second = node.identity.incarnation
+        job = await talk.enqueue(1)
+        await asyncio.sleep(1)
+        writing.set()
+        await job.result(timeout=60)
+        assert [line.message for line in await stage.app.jobs.log(job.id)] == ["first", "second"]
+        said = [call for call in writes(stage) if call.args[0] == second]
+        assert {entry.id for call in said for entry in call.args[1]} == {job.id}

@@ -50,13 +50,16 @@ class Scribe(Service):
     async def flush(self) -> None:
         """Write everything now; the end of a job must not overtake what it said."""
         async with self._flushing:
-            while self.node_id is not None and (self._progress or self._lines):
+            while (node := self.node_id) is not None and (self._progress or self._lines):
                 progress = [self._progress.popitem()[1] for _ in range(len(self._progress))]
                 lines = self._lines[:BATCH]
-                await self._store.save_progress(self.node_id, progress)
-                await self._store.append_log(self.node_id, lines)
-                # Only now: what could not be written is tried again, in its order.
-                del self._lines[: len(lines)]
+                if progress:
+                    await self._store.save_progress(node, progress)
+                if lines and self.node_id == node:
+                    await self._store.append_log(node, lines)
+                if self.node_id == node:
+                    # Only now: what could not be written is tried again, in its order.
+                    del self._lines[: len(lines)]
 
     def forget(self) -> None:
         """Drop what has gathered: the node has lost its claims."""

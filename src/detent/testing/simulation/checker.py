@@ -45,6 +45,7 @@ ALLOWED: Final[Mapping[str, set[Step]]] = {
     "finish_hooked": _ENDED | _WOKEN,
     "_commit": _ENDED | _WOKEN,
     "release_claims": {(State.RUNNING, State.PENDING)},
+    "rescue": {(State.RUNNING, State.PENDING)},
     "control_job": _CONTROLLED | _WOKEN,
     "join": _WOKEN,
     "adopt_jobs": _WOKEN,
@@ -177,7 +178,7 @@ class Checker:
     # When a task's function begins
 
     def begun(self, run: Run) -> None:
-        """Every run has a claim of its own, and nobody else runs the job with a valid one."""
+        """Every run has a claim of its own, and it is valid: so nobody else's is."""
         about = f"{self._history.job(run.job)} fence {run.fence} on {run.who}"
         if self._granted.get((run.job, run.fence)) != run.node:
             self.refuse("only claimed jobs run", about)
@@ -185,11 +186,11 @@ class Checker:
             self.refuse("a claim is run once", about)
         if run.attempt > BY_TASK[self._tables.job[run.job].new.task].attempts:
             self.refuse("no more tries than allowed", f"{about}: attempt {run.attempt}")
-        for other in self._ledger.going:
-            if other.job == run.job and other.who == run.who:
-                self.refuse("a process runs a job once at a time", about)
-            if other.job == run.job and self._valid(other):
-                self.refuse("at most one valid claim runs", about)
+        # A node stops before its lease ends, so whatever it begins it has the right to.
+        if not self._valid(run):
+            self.refuse("a run begins with a valid claim", about)
+        if any((each.job, each.who) == (run.job, run.who) for each in self._ledger.going):
+            self.refuse("a process runs a job once at a time", about)
         here = (run.who, run.queue)
         mates = [each for each in self._ledger.going if (each.who, each.queue) == here]
         if len(mates) >= self._slots[run.queue]:

@@ -5,7 +5,6 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final, TypeVar
-from uuid import UUID
 
 from detent._engine.node import Node
 from detent.app import App
@@ -105,30 +104,11 @@ async def _start_surely(node: Node) -> None:
             return
 
 
-class Rescuer:
-    """Gives back the claims of nodes whose lease has run out; the cluster will do it itself."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._store = world.store
-
-    async def run(self) -> None:
-        """Rescue for ever."""
-        while True:
-            try:
-                await self._rescue()
-            except StoreUnavailable:
-                self._world.history.tell("rescuer", "could not")
-            await asyncio.sleep(RESCUE_INTERVAL)
-
-    async def _rescue(self) -> None:
-        known = await self._store.nodes()
-        now = (await self._store.beat(_NOBODY, timedelta(0))).now
-        for node in known:
-            if node.lease_until <= now:
-                claims = await self._store.claims_of(node.incarnation)
-                if claims:
-                    await self._store.release_claims(node.incarnation, claims)
-
-
-_NOBODY: Final = UUID(int=0)
+async def rescue_on(world: World) -> None:
+    """Look after dead nodes for ever; the cluster will do it by itself one day."""
+    while True:
+        try:
+            await world.store.rescue()
+        except StoreUnavailable:
+            world.history.tell("rescuer", "could not")
+        await asyncio.sleep(RESCUE_INTERVAL)

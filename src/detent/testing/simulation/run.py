@@ -9,7 +9,7 @@ from typing import Final
 
 from detent.stores.memory.tables import UNKNOWN_TASK, Tables
 from detent.testing import virtual
-from detent.testing.simulation.cluster import Member, Rescuer, World, as_process
+from detent.testing.simulation.cluster import Member, World, as_process, rescue_on
 from detent.testing.simulation.line import FAIR, SeededLine, Weather
 from detent.testing.simulation.people import Operator, Producer, Saboteur
 
@@ -76,7 +76,7 @@ async def _play(seed: int, plan: Plan) -> Report:
     operator = Operator(world, producer)
     members = [Member(world, f"node{number}") for number in range(1, plan.nodes + 1)]
     saboteur = Saboteur(world, members)
-    rescuer = asyncio.create_task(as_process("rescuer", Rescuer(world).run()))
+    rescuer = asyncio.create_task(as_process("rescuer", rescue_on(world)))
     for member in members:
         await member.start()
     line.weather = plan.weather or chance.choice(WEATHERS)

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
 from detent.stores.memory import MemoryStore
+from detent.stores.memory.nodes import DEAD, claims_of, release_claims
 from detent.stores.memory.store import Statement
 from detent.stores.memory.tables import Tables
 
@@ -60,6 +61,10 @@ class WatchedStore(MemoryStore):
         """Everything that it knows, for those who check."""
         return self._tables
 
+    async def rescue(self) -> int:
+        """Declare nodes dead whose lease has run out, and give their claims back, all at once."""
+        return await self._do(rescue)
+
     async def _do(self, statement: Statement[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         call = Call(statement.__name__, args, who.get())
         if self._witness is not None:
@@ -83,6 +88,17 @@ class WatchedStore(MemoryStore):
             return answer
 
         return carry_out
+
+
+def rescue(tables: Tables, now: datetime) -> int:
+    """Do what the cluster will do for itself; return how many claims went back."""
+    late = [node for node in tables.nodes.values() if node.lease_until <= now]
+    for node in late:
+        tables.nodes[node.incarnation] = node._replace(state=DEAD)
+    return sum(
+        release_claims(tables, now, node.incarnation, claims_of(tables, now, node.incarnation))
+        for node in late
+    )
 
 
 _calling: Final[ContextVar[Call]] = ContextVar("detent_simulated_call")

@@ -43,9 +43,10 @@ WITH me AS MATERIALIZED (
                 LIMIT scan.room
                 FOR UPDATE SKIP LOCKED
             ) AS head
+            -- date_part, since extract computes with slow numerics.
             ORDER BY
                 level.priority + CASE WHEN $8::float8 > 0 THEN
-                    floor(extract(epoch FROM me.now - head.due_at)::float8 / $8) ELSE 0 END DESC,
+                    floor(date_part('epoch', me.now - head.due_at) / $8) ELSE 0 END DESC,
                 head.due_at,
                 head.id
             LIMIT scan.room
@@ -82,6 +83,6 @@ CROSS JOIN LATERAL (
 ) AS job
 ORDER BY
     claimed.priority + CASE WHEN $8::float8 > 0 THEN
-        floor(extract(epoch FROM (SELECT now FROM me) - claimed.due_at)::float8 / $8) ELSE 0 END DESC,
+        floor(date_part('epoch', (SELECT now FROM me) - claimed.due_at) / $8) ELSE 0 END DESC,
     claimed.due_at,
     claimed.id

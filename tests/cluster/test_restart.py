@@ -1,0 +1,130 @@
+"""If these fail, a database that restarts or is not there leaves nodes that must be restarted too."""
+
+import asyncio
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Final, Literal
+
+import pytest
+
+from detent import State
+from detent.testing.postgres import TemporaryPostgres
+from tests.cluster.database import connected, until, until_all_ended
+from tests.cluster.processes import Start
+from tests.cluster.workload import Execution, Workload
+
+JOBS: Final = 3_000
+RECOVERED: Final = 10.0
+SHORT_LEASE: Final = {
+    "DETENT_CLUSTER_LEASE": "3s",
+    "DETENT_CLUSTER_HEARTBEAT_INTERVAL": "1s",
+}
+
+
+async def until_run(executions: Path, count: int, since: float = 0.0) -> None:
+    """Wait until so many attempts have begun since a moment."""
+
+    async def run() -> bool:
+        return sum(run.at > since for run in Execution.read_all(executions)) >= count
+
+    await until(run, f"{count} executions")
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+async def test_a_node_outlives_a_restart_of_the_database(
+    durable_server: TemporaryPostgres,
+    durable_url: str,
+    durable_workload: Workload,
+    start: Start,
+    executions: Path,
+    mode: Literal["fast", "immediate"],
+) -> None:
+    work = durable_workload.work
+    await durable_workload.app.enqueue_many([work.bind(str(executions), 0.02) for _ in range(JOBS)])
+    node = start(durable_url, "--concurrency", "20")
+    await until_run(executions, JOBS // 10)
+    await asyncio.to_thread(durable_server.restart, mode)
+    back = time.time()
+    await until_run(executions, 1, since=back)
+    assert min(run.at for run in Execution.read_all(executions) if run.at > back) < back + RECOVERED
+    async with connected(durable_url) as connection:
+        await until_all_ended(connection)
+        assert {
+            row["state"] for row in await connection.fetch("SELECT * FROM detent.detent_jobs")
+        } == {"succeeded"}
+    # It kept its claims, and wrote their ends when it could: nothing had to be run again.
+    runs = Counter(run.job for run in Execution.read_all(executions))
+    assert len(runs) == JOBS
+    assert max(runs.values()) == 1
+    assert "the store answers again" in node.said()
+    assert [known.incarnation for known in await durable_workload.app.store.nodes()] == [node.id]
+    node.signal()
+    assert await asyncio.to_thread(node.ended) == 0
+
+
+async def test_a_node_that_lost_its_lease_lets_go_and_joins_anew(
+    durable_server: TemporaryPostgres,
+    durable_url: str,
+    durable_workload: Workload,
+    start: Start,
+    executions: Path,
+    tmp_path: Path,
+) -> None:
+    app = durable_workload.app
+    node = start(durable_url, **SHORT_LEASE)
+    released = tmp_path / "released"
+    held = await durable_workload.hang.enqueue(str(executions), str(released))
+    await until_run(executions, 1)
+    await asyncio.to_thread(durable_server.stop, "immediate")
+    await asyncio.to_thread(node.wait_for, "it dropped its jobs")
+    released.touch()  # the attempt would succeed now, if it were still running
+    await asyncio.to_thread(durable_server.start)
+    back = time.time()
+    again = await durable_workload.record.enqueue(str(executions))
+    await again.result(timeout=RECOVERED)
+    assert time.time() < back + RECOVERED
+    # The claim of its former self is for those who look after the dead; nothing was written.
+    info = await app.jobs.get(held.id)
+    assert (info.state, info.node) == (State.RUNNING, node.id)
+    names = [known.incarnation for known in await app.store.nodes()]
+    assert len(names) == 2
+    assert names[0] == node.id
+    assert await app.store.release_claims(names[0], await app.store.claims_of(names[0])) == 1
+    await held.result(timeout=RECOVERED)
+    assert (await app.jobs.get(held.id)).node == names[1]
+
+
+async def test_a_database_that_is_down_at_the_start_is_one_line(
+    durable_server: TemporaryPostgres, start: Start
+) -> None:
+    durable_server.stop()
+    node = start(durable_server.url("jobs"))
+    assert await asyncio.to_thread(node.ended) == 1
+    (line,) = node.said().splitlines()
+    assert line.startswith("detent: error: the database cannot be reached: ")
+    assert durable_server.url("jobs").replace("postgres@", "postgres:***@").split("@")[1] in line
+
+
+async def test_a_database_without_the_schema_is_refused_with_what_to_run(
+    empty_postgres_url: str, start: Start
+) -> None:
+    node = start(empty_postgres_url)
+    assert await asyncio.to_thread(node.ended) == 1
+    (line,) = node.said().splitlines()
+    assert line.endswith("has no Detent schema; run: detent migrate")
+
+
+async def test_a_database_of_a_newer_version_is_refused_with_what_to_run(
+    postgres_url: str, start: Start
+) -> None:
+    async with connected(postgres_url) as connection:
+        await connection.execute(
+            "INSERT INTO detent.detent_schema_version (version, name, checksum)"
+            " VALUES (999, 'future', 'unknown')"
+        )
+    node = start(postgres_url)
+    assert await asyncio.to_thread(node.ended) == 1
+    (line,) = node.said().splitlines()
+    assert "schema version 999" in line
+    assert line.endswith("upgrade the package: pip install --upgrade detent")
