@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
-from detent.coalesce import Coalescer, insert_surely
+from detent.coalesce import Coalescer, surely
 from detent.config import LimitsConfig
 from detent.errors import ConfigError, InvalidJob, KeyTaken, PayloadTooLarge
 from detent.jobs import Job, Jobs
@@ -65,7 +65,7 @@ class Client:
             await self._coalescer().enqueue((job,))
             self._announce((job,))
             return Job(job.id, True, self._jobs)
-        placed = await self._store.enqueue_keyed(job, keys)
+        placed = await surely(self._store.enqueue_keyed, job, keys)
         if placed.created:
             self._announce((job,))
         return self._handle(placed.id, placed.created, placed.taken_key)
@@ -90,7 +90,7 @@ class Client:
             if within is not None:
                 await self._store.enqueue_within(within, chunk, None)
             else:
-                await insert_surely(self._store.enqueue_jobs, chunk)
+                await surely(self._store.enqueue_jobs, chunk)
                 self._announce(chunk)
         return [Job(job.id, True, self._jobs) for job in jobs]
 

@@ -7,7 +7,7 @@ is answered after the commit that holds his jobs. A lone caller goes straight th
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, ParamSpec, TypeVar
 
 from detent.errors import StoreError, StoreUnavailable
 from detent.model.job import NewJob
@@ -17,6 +17,8 @@ BATCH: Final = 1_000
 TRIES: Final = 4
 PAUSE: Final = 0.05
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Insert = Callable[[Sequence[NewJob]], Awaitable[None]]
 
 
@@ -50,7 +52,7 @@ class Coalescer:
     async def _alone(self, jobs: Sequence[NewJob]) -> None:
         self._on_the_way += 1
         try:
-            await insert_surely(self._insert, jobs)
+            await surely(self._insert, jobs)
         finally:
             self._on_the_way -= 1
             if self._waiting:
@@ -81,7 +83,7 @@ class Coalescer:
     async def _insert_batch(self, batch: list[_Waiting]) -> None:
         """Insert together; when the store refuses, find the guilty one and spare the others."""
         try:
-            await insert_surely(self._insert, [job for entry in batch for job in entry.jobs])
+            await surely(self._insert, [job for entry in batch for job in entry.jobs])
         except StoreUnavailable as error:
             self._answer(batch, error)
         except StoreError as error:
@@ -92,7 +94,10 @@ class Coalescer:
             await self._insert_batch(batch[:middle])
             await self._insert_batch(batch[middle:])
         except BaseException as error:
-            self._answer(batch, StoreError(f"the insert was broken off: {error!r}"))
+            # Nobody may be left who would insert for those that still wait.
+            waiting = [*batch, *self._waiting]
+            self._waiting.clear()
+            self._answer(waiting, StoreError(f"the insert was broken off: {error!r}"))
             raise
         else:
             self._answer(batch, None)
@@ -112,14 +117,11 @@ class Coalescer:
             await asyncio.wait(list(self._flushes))
 
 
-async def insert_surely(insert: Insert, jobs: Sequence[NewJob]) -> None:
+async def surely(insert: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
     """Insert, again after a lost connection: the ids are ours, so nothing is stored twice."""
-    for attempt in range(TRIES):
+    for attempt in range(TRIES - 1):
         try:
-            await insert(jobs)
+            return await insert(*args, **kwargs)
         except StoreUnavailable:
-            if attempt == TRIES - 1:
-                raise
             await asyncio.sleep(PAUSE * (1 << attempt))
-        else:
-            return
+    return await insert(*args, **kwargs)

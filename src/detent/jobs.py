@@ -113,7 +113,9 @@ class Jobs:
         if waits is None or waits.loop is not loop:
             waits = self._waits[id(loop)] = _Waits(self._inspect)
         try:
-            return await asyncio.wait_for(waits.ended(job_id), limit)
+            # Not wait_for: before Python 3.12 it may swallow that its caller is canceled.
+            async with asyncio.timeout(limit):
+                return await waits.ended(job_id)
         except TimeoutError:
             raise JobTimeout(f"job {job_id} has not ended after {limit} s") from None
 
@@ -229,14 +231,19 @@ class _Waits:
             if not futures:
                 self._waiting.pop(job_id, None)
 
+    async def _look(self, ids: list[UUID]) -> None:
+        for job in await self._inspect.ended(ids):
+            self._pause = FIRST_LOOK
+            for future in self._waiting.pop(job.id, []):
+                if not future.done():
+                    future.set_result(job)
+
     async def _look_on(self) -> None:
         try:
             while self._waiting:
-                for job in await self._inspect.ended(list(self._waiting)[:MAX_LIMIT]):
-                    self._pause = FIRST_LOOK
-                    for future in self._waiting.pop(job.id, []):
-                        if not future.done():
-                            future.set_result(job)
+                ids = list(self._waiting)
+                for start in range(0, len(ids), MAX_LIMIT):
+                    await self._look(ids[start : start + MAX_LIMIT])
                 await asyncio.sleep(self._pause)
                 self._pause = min(self._pause * 1.5, LONGEST_PAUSE)
         except StoreError as error:

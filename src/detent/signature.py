@@ -13,6 +13,7 @@ from detent.errors import ConfigError, InvalidArguments
 from detent.spi.codec import Codec
 
 _Kind: Final = inspect.Parameter
+_POSITIONAL: Final = (_Kind.POSITIONAL_ONLY, _Kind.POSITIONAL_OR_KEYWORD)
 _VARIADIC: Final = (_Kind.VAR_POSITIONAL, _Kind.VAR_KEYWORD)
 
 
@@ -36,6 +37,7 @@ class Signature:
         self._by_keyword = kinds <= {_Kind.POSITIONAL_OR_KEYWORD, _Kind.KEYWORD_ONLY}
         self._names = tuple(p.name for p in own)
         self._positional = tuple(p.name for p in own if p.kind is _Kind.POSITIONAL_OR_KEYWORD)
+        self._may_miss = any(p.default is not _Kind.empty for p in own)
         self._required = tuple(p.name for p in own if p.default is _Kind.empty)
 
     def encode(self, codec: Codec, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
@@ -71,11 +73,9 @@ class Signature:
         record = codec.decode(data, self._record)
         if not self._by_keyword:
             return self._decode_in_order(record, context)
-        keywords = {
-            name: value
-            for name in self._names
-            if (value := getattr(record, name)) is not msgspec.UNSET
-        }
+        keywords = msgspec.structs.asdict(record)
+        if self._may_miss:
+            keywords = {k: value for k, value in keywords.items() if value is not msgspec.UNSET}
         if self.context_parameter is not None:
             keywords[self.context_parameter] = context
         return [], keywords
@@ -88,6 +88,9 @@ class Signature:
             is_context = parameter.name == self.context_parameter
             value = context if is_context else getattr(record, parameter.name)
             if value is msgspec.UNSET:
+                if parameter.kind in _POSITIONAL:
+                    # What comes after it must not slip into its place.
+                    positional.append(parameter.default)
                 continue
             match parameter.kind:
                 case _Kind.VAR_POSITIONAL:

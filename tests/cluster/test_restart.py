@@ -1,4 +1,4 @@
-"""If these fail, a database that restarts or is not there leaves nodes that must be restarted too."""
+"""If these fail, a database that restarts leaves nodes behind that must be restarted too."""
 
 import asyncio
 import time
@@ -6,15 +6,20 @@ from collections import Counter
 from pathlib import Path
 from typing import Final, Literal
 
+import asyncpg
 import pytest
 
 from detent import State
+from detent.errors import StoreUnavailable
+from detent.stores.postgres.failures import DRIVER_ERRORS, translate
 from detent.testing.postgres import TemporaryPostgres
-from tests.cluster.database import connected, until, until_all_ended
+from tests.cluster.database import connected, states, until, until_all_ended
 from tests.cluster.processes import Start
 from tests.cluster.workload import Execution, Workload
 
 JOBS: Final = 3_000
+RESTARTS: Final = (0.1, 0.4, 0.7)
+"""When the database restarts: after these shares of the jobs."""
 RECOVERED: Final = 10.0
 SHORT_LEASE: Final = {
     "DETENT_CLUSTER_LEASE": "3s",
@@ -43,16 +48,16 @@ async def test_a_node_outlives_a_restart_of_the_database(
     work = durable_workload.work
     await durable_workload.app.enqueue_many([work.bind(str(executions), 0.02) for _ in range(JOBS)])
     node = start(durable_url, "--concurrency", "20")
-    await until_run(executions, JOBS // 10)
-    await asyncio.to_thread(durable_server.restart, mode)
-    back = time.time()
-    await until_run(executions, 1, since=back)
-    assert min(run.at for run in Execution.read_all(executions) if run.at > back) < back + RECOVERED
+    for share in RESTARTS:
+        await until_run(executions, int(JOBS * share))
+        await asyncio.to_thread(durable_server.restart, mode)
+        back = time.time()
+        await until_run(executions, 1, since=back)
+        first = min(run.at for run in Execution.read_all(executions) if run.at > back)
+        assert first < back + RECOVERED
     async with connected(durable_url) as connection:
         await until_all_ended(connection)
-        assert {
-            row["state"] for row in await connection.fetch("SELECT * FROM detent.detent_jobs")
-        } == {"succeeded"}
+        assert await states(connection) == {"succeeded": JOBS}
     # It kept its claims, and wrote their ends when it could: nothing had to be run again.
     runs = Counter(run.job for run in Execution.read_all(executions))
     assert len(runs) == JOBS
@@ -61,6 +66,25 @@ async def test_a_node_outlives_a_restart_of_the_database(
     assert [known.incarnation for known in await durable_workload.app.store.nodes()] == [node.id]
     node.signal()
     assert await asyncio.to_thread(node.ended) == 0
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        asyncpg.InternalClientError("cannot switch to state 12; another operation is in progress"),
+        asyncpg.InterfaceError("connection is closed"),
+        asyncpg.ConnectionDoesNotExistError("connection was closed in the middle of operation"),
+        asyncpg.AdminShutdownError("terminating connection due to administrator command"),
+        asyncpg.CannotConnectNowError("the database system is starting up"),
+        ConnectionResetError("reset by peer"),
+        TimeoutError(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_the_driver_says_when_it_is_cut_off_is_known_to_pass(error: Exception) -> None:
+    """Otherwise the end of a job would be dropped instead of being written again."""
+    assert isinstance(error, DRIVER_ERRORS)
+    assert isinstance(translate(error), StoreUnavailable)
 
 
 async def test_a_node_that_lost_its_lease_lets_go_and_joins_anew(

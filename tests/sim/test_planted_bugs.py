@@ -17,10 +17,9 @@ from detent.model.job import Claim
 from detent.stores.memory import claim, enqueue, finish, transaction
 from detent.stores.memory.tables import Running, Tables
 from detent.testing.simulation import Plan, simulate
-from detent.testing.simulation.line import Weather
 
 SEEDS = range(20)
-STORM = Plan(weather=Weather(loses=0.02, dawdles=0.05, stalls=0.02))
+STORM = Plan(weather="storm")
 Patch = pytest.MonkeyPatch
 
 

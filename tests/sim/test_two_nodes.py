@@ -30,15 +30,18 @@ TROUBLE = (
 )
 
 
-def kept() -> list[tuple[int, int]]:
-    """Return the seeds that once failed, and with how many nodes."""
+def kept() -> list[tuple[int, int, str | None]]:
+    """Return the seeds that once failed, with how many nodes and in what weather."""
     lines = [line.partition("#")[0].split() for line in KEPT.read_text().splitlines()]
-    return [(int(line[0]), int(line[1]) if line[1:] else 2) for line in lines if line]
+    return [
+        (int(seed), int(nodes), None if weather == "any" else weather)
+        for seed, nodes, weather in (line for line in lines if line)
+    ]
 
 
 @functools.cache
-def played(seed: int, nodes: int = 2) -> Report:
-    return simulate(seed, Plan(nodes=nodes))
+def played(seed: int, nodes: int = 2, weather: str | None = None) -> Report:
+    return simulate(seed, Plan(nodes=nodes, weather=weather))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -47,9 +50,17 @@ def test_two_nodes_keep_all_rules(seed: int) -> None:
     assert not report.broken, report.explain()
 
 
-@pytest.mark.parametrize("seed, nodes", kept())
-def test_a_seed_that_failed_once_does_not_fail_again(seed: int, nodes: int) -> None:
-    report = played(seed, nodes)
+@pytest.mark.parametrize("seed, nodes, weather", kept())
+def test_a_seed_that_failed_once_does_not_fail_again(
+    seed: int, nodes: int, weather: str | None
+) -> None:
+    report = played(seed, nodes, weather)
+    assert not report.broken, report.explain()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_storm_breaks_no_rule(seed: int) -> None:
+    report = played(seed, 3, "storm")
     assert not report.broken, report.explain()
 
 

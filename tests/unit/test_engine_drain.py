@@ -266,6 +266,26 @@ async def test_hooks_run_in_order_around_the_life_of_a_node() -> None:
 
 
 @in_virtual_time
+async def test_a_hook_that_fails_keeps_a_node_from_starting_and_no_more() -> None:
+    stage = Stage()
+
+    def broken() -> None:
+        raise ZeroDivisionError
+
+    for declare in (stage.app.on_ready, stage.app.on_drain, stage.app.on_stop):
+        declare(broken)
+    async with stage.node():
+        pass
+    assert [event.name for event in stage.told(HookFailed)] == ["on_ready", "on_drain", "on_stop"]
+    assert len(stage.told(NodeStopped)) == 1
+    stage.app.on_start(broken)
+    with pytest.raises(ZeroDivisionError):
+        async with stage.node():
+            pytest.fail("it did not start")
+    assert stage.tables.nodes == {}
+
+
+@in_virtual_time
 async def test_a_node_that_cannot_join_says_so() -> None:
     stage = Stage()
     stage.line.lose("join")

@@ -183,7 +183,7 @@ def _idle() -> None:
 
 
 async def test_a_thread_hears_of_its_cancel_when_it_looks(app: App) -> None:
-    gate = Gate()
+    gate, heard_it = Gate(), threading.Event()
     asked: list[bool] = []
 
     def loop(ctx: JobContext) -> None:
@@ -193,6 +193,7 @@ async def test_a_thread_hears_of_its_cancel_when_it_looks(app: App) -> None:
                 ctx.check_canceled()
             except JobCanceled:
                 asked.append(ctx.cancel_requested)
+                heard_it.set()
                 raise
 
     task = app.task(loop)
@@ -202,6 +203,7 @@ async def test_a_thread_hears_of_its_cancel_when_it_looks(app: App) -> None:
         await job.cancel("enough")
         with pytest.raises(JobCanceled, match="enough"):
             await job.result(timeout=10)
+        await asyncio.to_thread(heard_it.wait, 10)
         gate.opened.set()
     assert asked == [True]
 

@@ -4,6 +4,7 @@ A few claims more than there are slots may wait here, so that a slot that become
 once; how many follows from how fast jobs have been ending, so slow jobs are never hoarded.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -17,6 +18,7 @@ from detent.model.retry import NO_RETRY
 
 # Claims that may wait: what has been ending within this time, about four round trips.
 PREFETCH_SECONDS: Final = 0.02
+AT_ONCE: Final = 64
 # After this long a job comes back that still runs here from before the node was fenced.
 COME_BACK: Final = 1.0
 
@@ -44,6 +46,7 @@ class Dispatcher:
         self._ends = ends
         self._queues = {queue: Slots(limit) for queue, limit in slots.items()}
         self._lanes: dict[str, tuple[str, Slots]] = {}
+        self._start_planned = False
         self._ended = 0
         self._measured_at = bench.runtime.monotonic()
         self._rate = 0.0
@@ -51,7 +54,6 @@ class Dispatcher:
         """What really runs, with a valid claim or not; a thread that was given up is in it."""
         self.held: dict[UUID, Attempt] = {}
         self.on_room: Callable[[], None] = lambda: None
-        self.on_idle: Callable[[], None] = lambda: None
 
     # Capacity
 
@@ -93,10 +95,25 @@ class Dispatcher:
                 self._give_back(attempt, COME_BACK)
                 continue
             held[claim.id] = attempt
-            if slots.busy < slots.limit:
-                self._start(attempt, slots)
-            else:
-                slots.waiting.append(attempt)
+            slots.waiting.append(attempt)
+        self._start_waiting()
+
+    def _start_waiting(self) -> None:
+        """Start what has slots, a few at a time.
+
+        In between the loop sends and receives: the next claim and the last ends are on their way
+        while these jobs run, and nobody waits behind five hundred of them.
+        """
+        self._start_planned = False
+        started = 0
+        for slots in self._queues.values():
+            while slots.waiting and slots.busy < slots.limit:
+                if started == AT_ONCE:
+                    self._start_planned = True
+                    asyncio.get_running_loop().call_soon(self._start_waiting)
+                    return
+                self._start(slots.waiting.popleft(), slots)
+                started += 1
 
     def _lane(self, lane: str) -> tuple[str, Slots]:
         queue = queue_of(lane)
@@ -121,12 +138,9 @@ class Dispatcher:
         slots.busy -= 1
         del self._executing[attempt.claim.id]
         self._ended += 1
-        if slots.waiting:
+        if slots.waiting and not self._start_planned:
             self._start(slots.waiting.popleft(), slots)
-        else:
-            self.on_room()
-            if not slots.busy:
-                self.on_idle()
+        self.on_room()
 
     def forget(self, job_id: UUID, attempt: Attempt) -> None:
         """The end of a claim is written, or will never be: it is not held any more."""

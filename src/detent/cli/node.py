@@ -1,6 +1,7 @@
 """`detent node`: runs one node until it is told to stop."""
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -84,8 +85,21 @@ def node_command(
     if concurrency is not None and (queues or app.config.node.queues):
         raise click.UsageError("--concurrency is for the queue 'default' alone; use --queues")
     node = app.node(queues=queues, concurrency=concurrency, name=name, drain_timeout=drain_timeout)
+    _calm_collector()
     run(_serve(app, node), app.config)
     _leave_stuck_threads()
+
+
+def _calm_collector() -> None:
+    """Let the garbage collector run less often, over less.
+
+    A node makes a few objects for every job, nearly all of which are gone by themselves a moment
+    later, and keeps the application's for ever. With Python's own settings a tenth of a node's
+    time went into looking through them (measured).
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 50, 100)
 
 
 async def _serve(app: App, node: RunningNode) -> None:

@@ -16,7 +16,14 @@ _SCHEMA: Final = ("42P01", "42703", "3F000", "42883")
 # read-only after a failover: all of them may pass.
 _PASSING: Final = ("08", "57P", "53300", "55P03", "57014", "25006")
 
-DRIVER_ERRORS: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+DRIVER_ERRORS: Final = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    # "cannot switch to state ...": a server that shut down between two messages of one call.
+    asyncpg.InternalClientError,
+    OSError,
+    TimeoutError,
+)
 
 
 def translate(error: BaseException) -> StoreError:
@@ -36,7 +43,8 @@ def translate(error: BaseException) -> StoreError:
 
 def is_passing(error: BaseException) -> bool:
     """Whether the same call may well succeed later."""
-    if isinstance(error, (OSError, TimeoutError, asyncio.IncompleteReadError)):
+    broken_off = (OSError, TimeoutError, asyncio.IncompleteReadError, asyncpg.InternalClientError)
+    if isinstance(error, broken_off):
         return True
     if isinstance(error, asyncpg.InterfaceError) and not isinstance(error, ValueError):
         # "connection is closed" and its kin; a DataError is an InterfaceError and a ValueError.

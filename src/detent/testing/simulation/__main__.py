@@ -3,6 +3,7 @@
 import argparse
 import sys
 
+from detent.testing.simulation.line import WEATHERS
 from detent.testing.simulation.run import Plan, simulate
 
 DEFAULT = Plan()
@@ -17,11 +18,13 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("seeds", metavar="SEED", nargs="+", type=_seeds, help="42, or 1-100")
     parser.add_argument("--nodes", type=int, default=DEFAULT.nodes, help="how many nodes there are")
     parser.add_argument("--jobs", type=int, default=DEFAULT.jobs, help="how many jobs are enqueued")
+    parser.add_argument("--weather", choices=WEATHERS, help="how bad the lines to the store are")
     options = parser.parse_args(arguments)
+    plan = Plan(nodes=options.nodes, jobs=options.jobs, weather=options.weather)
     seeds = [seed for given in options.seeds for seed in given]
     failed = 0
     for seed in seeds:
-        report = simulate(seed, Plan(nodes=options.nodes, jobs=options.jobs))
+        report = simulate(seed, plan)
         if len(seeds) == 1:
             sys.stdout.write("\n".join(report.history) + "\n")
         verdict = report.explain() if report.broken else f"seed {seed} kept all rules"

@@ -12,7 +12,14 @@ from uuid import UUID
 from detent.events import NodeFenced
 from detent.model.job import Claim, queue_of
 from detent.model.state import LIVE, MOVES, TERMINAL, State, Verb
-from detent.stores.memory.tables import UNIQUE, Outcome, Parked, Ready, Running, Tables
+from detent.stores.memory.tables import (
+    UNIQUE,
+    Outcome,
+    Parked,
+    Ready,
+    Running,
+    Tables,
+)
 from detent.testing.simulation.history import History, Place, changed, places_of, state_of
 from detent.testing.simulation.ledger import Ledger, Run
 from detent.testing.simulation.store import Call
@@ -224,7 +231,7 @@ class Checker:
         about = f"{self._history.job(job_id)} ({task})"
         outcome = tables.outcome.get(job_id)
         if outcome is None:
-            if task != "stranger":
+            if not waits_for_a_stranger(tables, job_id):
                 place = self._history.place(places_of(tables, job_id)[0])
                 self.refuse("every job comes to an end", f"{about}: {place}")
             return
@@ -254,3 +261,12 @@ class Checker:
             run.fence == outcome.fence and run.generation == outcome.generation for run in ran
         ):
             self.refuse("a success has run", about)
+
+
+def waits_for_a_stranger(tables: Tables, job_id: UUID) -> bool:
+    """Whether a job waits for a node that knows its task, or is to replace one that does."""
+    if tables.job[job_id].new.task == "stranger":
+        return True
+    parked = tables.parked.get(job_id)
+    waits_for = None if parked is None else parked.waits_for
+    return waits_for is not None and waits_for_a_stranger(tables, waits_for)

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from detent.stores.memory.tables import UNKNOWN_TASK, Tables
+from detent.stores.memory.tables import Tables
 from detent.testing import virtual
+from detent.testing.simulation.checker import waits_for_a_stranger
 from detent.testing.simulation.cluster import Member, World, as_process, rescue_on
-from detent.testing.simulation.line import FAIR, SeededLine, Weather
+from detent.testing.simulation.line import WEATHERS, SeededLine
 from detent.testing.simulation.people import Operator, Producer, Saboteur
 
 PATIENCE: Final = 600.0
 """Virtual seconds after the last trouble within which every job must have ended."""
-WEATHERS: Final = (FAIR, Weather(), Weather(loses=0.03, dawdles=0.05, stalls=0.003))
+USUAL: Final = ("fair", "windy", "rough")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +27,13 @@ class Plan:
     jobs: int = 60
     lasts: float = 50.0
     """Virtual seconds during which jobs are enqueued and trouble is made."""
-    weather: Weather | None = None
-    """How bad the lines are; None leaves it to the seed."""
+    weather: str | None = None
+    """How bad the lines are, one of `WEATHERS`; None leaves it to the seed."""
+
+    def arguments(self) -> str:
+        """Return the plan as arguments of `python -m detent.testing.simulation`."""
+        weather = f" --weather {self.weather}" if self.weather else ""
+        return f"--nodes {self.nodes} --jobs {self.jobs}{weather}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +52,8 @@ class Report:
         """Return what went wrong and how to see it again."""
         head = f"seed {self.seed} broke {len(self.broken)} rules:"
         shown = [f"  {line}" for line in self.broken[:10]]
-        size = f"--nodes {self.plan.nodes} --jobs {self.plan.jobs}"
-        replay = f"replay it with: python -m detent.testing.simulation {self.seed} {size}"
+        command = f"python -m detent.testing.simulation {self.seed} {self.plan.arguments()}"
+        replay = f"replay it with: {command}"
         return "\n".join([head, *shown, replay])
 
 
@@ -70,7 +76,7 @@ def check(seed: int, plan: Plan | None = None) -> Report:
 
 async def _play(seed: int, plan: Plan) -> Report:
     chance = random.Random(f"{seed} plan")
-    line = SeededLine(f"{seed} line", FAIR)
+    line = SeededLine(f"{seed} line", WEATHERS["fair"])
     world = World(str(seed), line, wakeups=chance.random() < 0.7)
     producer = Producer(world, plan.jobs, plan.lasts)
     operator = Operator(world, producer)
@@ -79,13 +85,13 @@ async def _play(seed: int, plan: Plan) -> Report:
     rescuer = asyncio.create_task(as_process("rescuer", rescue_on(world)))
     for member in members:
         await member.start()
-    line.weather = plan.weather or chance.choice(WEATHERS)
+    line.weather = WEATHERS[plan.weather or chance.choice(USUAL)]
     await asyncio.gather(
         as_process("client", producer.run()),
         as_process("operator", operator.run(plan.lasts)),
         as_process("saboteur", saboteur.run(plan.lasts)),
     )
-    line.weather = FAIR
+    line.weather = WEATHERS["fair"]
     await as_process("operator", operator.restore())
     await _rest(world)
     rescuer.cancel()
@@ -112,5 +118,5 @@ async def _rest(world: World) -> None:
 
 
 def _at_rest(tables: Tables) -> bool:
-    waits = all(parked.reason == UNKNOWN_TASK for parked in tables.parked.values())
+    waits = all(waits_for_a_stranger(tables, job_id) for job_id in tables.parked)
     return not tables.ready and not tables.running and waits

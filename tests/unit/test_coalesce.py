@@ -1,0 +1,181 @@
+"""If these fail, enqueues are slow, or one caller's trouble becomes everybody's."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from detent.coalesce import BATCH, TRIES, Coalescer
+from detent.errors import StoreError, StoreUnavailable
+from detent.model.job import NewJob
+from detent.testing.conformance.builders import new_job
+from detent.testing.virtual import in_virtual_time
+
+
+class Inserts:
+    """A store's insert that takes a second, and fails when told to."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[NewJob]] = []
+        self.stored: list[NewJob] = []
+        self.going = 0
+        self.most = 0
+        self.poison: NewJob | None = None
+        self.down = 0
+        self.broken: Exception | None = None
+
+    async def __call__(self, jobs: Sequence[NewJob]) -> None:
+        self.batches.append(list(jobs))
+        self.going += 1
+        self.most = max(self.most, self.going)
+        try:
+            await asyncio.sleep(1)
+        finally:
+            self.going -= 1
+        if self.broken is not None:
+            raise self.broken
+        if self.down:
+            self.down -= 1
+            raise StoreUnavailable("down")
+        if self.poison in jobs:
+            raise StoreError("poison")
+        self.stored += jobs
+
+
+@in_virtual_time
+async def test_a_lone_caller_goes_straight_through() -> None:
+    inserts = Inserts()
+    job = new_job()
+    await Coalescer(inserts).enqueue([job])
+    assert inserts.batches == [[job]]
+    assert asyncio.get_running_loop().time() == 1
+
+
+@in_virtual_time
+async def test_those_who_come_meanwhile_share_an_insert() -> None:
+    inserts = Inserts()
+    coalescer = Coalescer(inserts)
+    jobs = [new_job() for _ in range(50)]
+    await asyncio.gather(*(coalescer.enqueue([job]) for job in jobs))
+    assert [len(batch) for batch in inserts.batches] == [1, 49]
+    assert inserts.stored == jobs, "in the order of the calls"
+
+
+@in_virtual_time
+async def test_everybody_is_answered_after_his_own_commit() -> None:
+    inserts = Inserts()
+    coalescer = Coalescer(inserts)
+
+    async def caller() -> bool:
+        job = new_job()
+        await coalescer.enqueue([job])
+        return job in inserts.stored
+
+    assert all(await asyncio.gather(*(caller() for _ in range(200))))
+
+
+@in_virtual_time
+async def test_few_inserts_are_on_the_way_at_once_and_none_is_too_big() -> None:
+    inserts = Inserts()
+    coalescer = Coalescer(inserts)
+    calls = [coalescer.enqueue([new_job() for _ in range(7)]) for _ in range(1000)]
+    await asyncio.gather(*calls)
+    assert inserts.most == 2
+    assert max(len(batch) for batch in inserts.batches) <= BATCH
+    assert len(inserts.stored) == 7000
+
+
+@in_virtual_time
+async def test_a_call_bigger_than_a_batch_goes_alone() -> None:
+    inserts = Inserts()
+    coalescer = Coalescer(inserts)
+    sizes = (1, 5, BATCH + 1, 5)
+    await asyncio.gather(*(coalescer.enqueue([new_job()] * size) for size in sizes))
+    assert [len(batch) for batch in inserts.batches] == [1, 5, BATCH + 1, 5]
+
+
+@in_virtual_time
+async def test_a_caller_who_gives_up_does_not_take_the_others_with_him() -> None:
+    inserts = Inserts()
+    coalescer = Coalescer(inserts)
+    first, *others = (asyncio.ensure_future(coalescer.enqueue([new_job()])) for _ in range(5))
+    await asyncio.sleep(0.5)
+    others[1].cancel()
+    await asyncio.gather(first, others[0], *others[2:])
+    assert len(inserts.stored) == 5, "his job is stored with theirs"
+    with pytest.raises(asyncio.CancelledError):
+        await others[1]
+
+
+@in_virtual_time
+async def test_a_lone_caller_who_gives_up_leaves_the_way_free() -> None:
+    inserts = Inserts()
+    coalescer = Coalescer(inserts)
+    first, second = (asyncio.ensure_future(coalescer.enqueue([new_job()])) for _ in range(2))
+    await asyncio.sleep(0.5)
+    first.cancel()
+    await second
+    await coalescer.enqueue([new_job()])
+    assert len(inserts.stored) == 2
+
+
+@in_virtual_time
+async def test_only_the_guilty_one_is_refused() -> None:
+    inserts = Inserts()
+    coalescer = Coalescer(inserts)
+    jobs = [new_job() for _ in range(30)]
+    inserts.poison = jobs[17]
+    answers = await asyncio.gather(
+        *(coalescer.enqueue([job]) for job in jobs), return_exceptions=True
+    )
+    assert [number for number, answer in enumerate(answers) if answer is not None] == [17]
+    assert isinstance(answers[17], StoreError)
+    assert len(inserts.stored) == 29
+    assert len({job.id for job in inserts.stored}) == 29
+
+
+@in_virtual_time
+async def test_a_store_that_was_away_gets_the_same_jobs_again() -> None:
+    inserts = Inserts()
+    coalescer = Coalescer(inserts)
+    inserts.down = TRIES - 1
+    job = new_job()
+    await coalescer.enqueue([job])
+    assert inserts.batches == [[job]] * TRIES
+
+
+@in_virtual_time
+async def test_a_store_that_stays_away_is_told_to_all_who_wait() -> None:
+    inserts = Inserts()
+    coalescer = Coalescer(inserts)
+    inserts.down = 1000
+    calls = (coalescer.enqueue([new_job()]) for _ in range(5))
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(answer) for answer in answers] == [StoreUnavailable] * 5
+    inserts.down = 0
+    await coalescer.enqueue([new_job()])
+
+
+@in_virtual_time
+async def test_nobody_is_left_waiting_when_an_insert_breaks() -> None:
+    inserts = Inserts()
+    coalescer = Coalescer(inserts)
+    first = asyncio.ensure_future(coalescer.enqueue([new_job()]))
+    await asyncio.sleep(0)
+    inserts.broken = ZeroDivisionError("a bug in the store")
+    calls = [coalescer.enqueue([new_job() for _ in range(BATCH)]) for _ in range(4)]
+    answers = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 60)
+    assert [type(answer) for answer in answers] == [StoreError] * 4
+    with pytest.raises(ZeroDivisionError):
+        await first
+
+
+@in_virtual_time
+async def test_closing_waits_for_what_is_on_its_way() -> None:
+    inserts = Inserts()
+    coalescer = Coalescer(inserts)
+    calls = [asyncio.ensure_future(coalescer.enqueue([new_job()])) for _ in range(5)]
+    await asyncio.sleep(0.1)
+    await coalescer.flushed()
+    assert len(inserts.stored) == 5
+    await asyncio.gather(*calls)
