@@ -14,10 +14,7 @@ from detent import (
     DetentError,
     InvalidArguments,
     InvalidJob,
-    JobCanceled,
     JobContext,
-    JobFailed,
-    JobTimeout,
     KeyTaken,
     PayloadTooLarge,
     Retry,
@@ -312,75 +309,6 @@ async def test_nodes_are_told_of_new_jobs_after_they_are_stored() -> None:
     await task.options(key="k").enqueue("a")
     await task.options(key="k").enqueue("a")
     assert len(told.published) == 1, "for what was stored, and for nothing else"
-
-
-# Results
-
-
-@in_virtual_time
-async def test_a_result_is_what_became_of_the_job() -> None:
-    stage = Stage()
-
-    @stage.app.task(retry=Retry(max_attempts=1))
-    async def work(how: str) -> str:
-        if how == "slow":
-            await asyncio.sleep(100)
-        if how == "bad":
-            raise ValueError("no")
-        return how
-
-    async with stage.node():
-        good, bad, slow, gone = [await work.enqueue(h) for h in ("good", "bad", "slow", "slow")]
-        assert await good.result() == "good"
-        assert await good.result(timedelta(seconds=1)) == "good", "as often as one likes"
-        with pytest.raises(JobFailed) as failed:
-            await bad.result()
-        assert failed.value.error is not None
-        assert failed.value.error["type"] == "ValueError"
-        with pytest.raises(JobTimeout):
-            await slow.result(timeout=5)
-        await gone.cancel("because")
-        with pytest.raises(JobCanceled, match="because") as canceled:
-            await gone.result()
-        assert canceled.value.reason == "because"
-
-
-@in_virtual_time
-async def test_a_thousand_waiters_ask_together_and_none_is_forgotten() -> None:
-    stage = Stage()
-
-    @stage.app.task
-    async def work(seconds: float) -> float:
-        await asyncio.sleep(seconds)
-        return seconds
-
-    long = await stage.app.enqueue_many([work.bind(50.0)] * 1200)
-    async with stage.node(concurrency=1300):
-        short = await work.enqueue(1.0)
-        waiting = [asyncio.ensure_future(job.result()) for job in long]
-        await asyncio.sleep(0.1)
-        assert await short.result(timeout=5) == 1.0, "it is not behind those who take longer"
-        await asyncio.gather(*waiting)
-    assert stage.line.count("ended") < 400
-
-
-@in_virtual_time
-async def test_giving_up_waiting_harms_no_other_waiter() -> None:
-    stage = Stage()
-
-    @stage.app.task
-    async def work() -> int:
-        await asyncio.sleep(10)
-        return 1
-
-    async with stage.node():
-        job = await work.enqueue()
-        first, second = (asyncio.ensure_future(job.result()) for _ in range(2))
-        await asyncio.sleep(1)
-        first.cancel()
-        assert await second == 1
-        with pytest.raises(asyncio.CancelledError):
-            await first
 
 
 # Blocking code, other loops

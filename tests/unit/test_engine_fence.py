@@ -56,6 +56,10 @@ async def test_a_node_that_cannot_renew_its_lease_stops_before_it_ends() -> None
         assert "could not be renewed" in event.reason
         assert writes(stage) == [], "nothing of it is written"
         assert (await stage.store.claims_of(first)) != [], "which is left to the rescuer"
+        stage.line.heal()
+        await stage.until(lambda: node.identity.incarnation != first)
+        await asyncio.sleep(5)
+        assert writes(stage) == [], "nor later, in its new name"
 
 
 @in_virtual_time
@@ -278,3 +282,21 @@ async def test_what_the_old_life_said_takes_nothing_from_what_the_new_one_says()
         assert [line.message for line in await stage.app.jobs.log(job.id)] == ["first", "second"]
         said = [call for call in writes(stage) if call.args[0] == second]
         assert {entry.id for call in said for entry in call.args[1]} == {job.id}
+
+
+@in_virtual_time
+async def test_a_drain_does_not_wait_for_work_that_the_fence_has_taken_away() -> None:
+    stage = Stage()
+
+    @stage.app.task
+    async def quick() -> None: ...
+
+    async with stage.node(drain_timeout=timedelta(seconds=300)):
+        await stage.until(lambda: stage.line.count("beat") >= 2)
+        stage.line.lose("beat", times=None)
+        stage.line.lose("finish_jobs", times=None)
+        await quick.enqueue()
+        await stage.until(lambda: stage.line.count("finish_jobs"))
+        began = stage.now
+    assert stage.now - began < 60
+    assert len(stage.told(NodeFenced)) == 1

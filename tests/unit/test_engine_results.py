@@ -1,11 +1,12 @@
 """If these fail, results get lost in silence, or jobs die of what was none of their doing."""
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from detent import JobFailed, Retry, State, StoreError
+from detent import JobCanceled, JobFailed, JobTimeout, Retry, State, StoreError
 from detent.config import Config, LimitsConfig
 from detent.events import ResultDropped, StoreTrouble, TaskUnknown
 from detent.testing.conformance.builders import new_job
@@ -70,6 +71,75 @@ async def test_a_strict_task_fails_when_its_result_cannot_be_stored() -> None:
         with pytest.raises(JobFailed, match="the result cannot be stored"):
             await job.result(timeout=5)
     assert tries == [1], "another try would do the work twice and end the same"
+
+
+# Waiting for them
+
+
+@in_virtual_time
+async def test_a_result_is_what_became_of_the_job() -> None:
+    stage = Stage()
+
+    @stage.app.task(retry=Retry(max_attempts=1))
+    async def work(how: str) -> str:
+        if how == "slow":
+            await asyncio.sleep(100)
+        if how == "bad":
+            raise ValueError("no")
+        return how
+
+    async with stage.node():
+        good, bad, slow, gone = [await work.enqueue(h) for h in ("good", "bad", "slow", "slow")]
+        assert await good.result() == "good"
+        assert await good.result(timedelta(seconds=1)) == "good", "as often as one likes"
+        with pytest.raises(JobFailed) as failed:
+            await bad.result()
+        assert failed.value.error is not None
+        assert failed.value.error["type"] == "ValueError"
+        with pytest.raises(JobTimeout):
+            await slow.result(timeout=5)
+        await gone.cancel("because")
+        with pytest.raises(JobCanceled, match="because") as canceled:
+            await gone.result()
+        assert canceled.value.reason == "because"
+
+
+@in_virtual_time
+async def test_a_thousand_waiters_ask_together_and_none_is_forgotten() -> None:
+    stage = Stage()
+
+    @stage.app.task
+    async def work(seconds: float) -> float:
+        await asyncio.sleep(seconds)
+        return seconds
+
+    long = await stage.app.enqueue_many([work.bind(50.0)] * 1200)
+    async with stage.node(concurrency=1300):
+        short = await work.enqueue(1.0)
+        waiting = [asyncio.ensure_future(job.result()) for job in long]
+        await asyncio.sleep(0.1)
+        assert await short.result(timeout=5) == 1.0, "it is not behind those who take longer"
+        await asyncio.gather(*waiting)
+    assert stage.line.count("ended") < 400
+
+
+@in_virtual_time
+async def test_giving_up_waiting_harms_no_other_waiter() -> None:
+    stage = Stage()
+
+    @stage.app.task
+    async def work() -> int:
+        await asyncio.sleep(10)
+        return 1
+
+    async with stage.node():
+        job = await work.enqueue()
+        first, second = (asyncio.ensure_future(job.result()) for _ in range(2))
+        await asyncio.sleep(1)
+        first.cancel()
+        assert await second == 1
+        with pytest.raises(asyncio.CancelledError):
+            await first
 
 
 # Arguments

@@ -97,7 +97,7 @@ async def test_the_context_is_there_on_threads_too(app: App) -> None:
 
     task = app.task(introspect)
     async with app.node():
-        job = await app.enqueue(task.bind(number=7))  # type: ignore[call-arg]
+        job = await app.enqueue(task.bind(number=7))
         assert await job.result(timeout=10) == [str(job.id), 1, 7]
     assert [line.message for line in await app.jobs.log(job.id)] == ["from a thread"]
 
@@ -164,7 +164,7 @@ async def test_a_thread_that_ends_while_its_last_words_are_written_frees_its_slo
 
     task = app.task(timeout=0.02, retry=ONCE)(block)
     async with app.node():
-        job = await app.enqueue(task.bind())  # type: ignore[call-arg]
+        job = await app.enqueue(task.bind())
         await gate.until_reached()
         line.open.clear()
         await asyncio.wait_for(stuck.wait(), 10)
@@ -198,7 +198,7 @@ async def test_a_thread_hears_of_its_cancel_when_it_looks(app: App) -> None:
 
     task = app.task(loop)
     async with app.node():
-        job = await app.enqueue(task.bind())  # type: ignore[call-arg]
+        job = await app.enqueue(task.bind())
         await gate.until_reached()
         await job.cancel("enough")
         with pytest.raises(JobCanceled, match="enough"):

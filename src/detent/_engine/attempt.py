@@ -154,12 +154,16 @@ class Attempt:
 
     def save_progress(self, fraction: float, message: str | None) -> None:
         """Keep how far the task is."""
+        if self.stop is Stop.FENCED:
+            return
         self.side_writes = True
         text = None if message is None else clean_text(message, self.bench.limits.max_log_line)
         self.bench.scribe.progress(Progress(self.job_id, self.fence, fraction, text))
 
     def write_log(self, level: str, message: str) -> None:
-        """Keep a line."""
+        """Keep a line; what comes after the claim was lost would be refused anyway."""
+        if self.stop is Stop.FENCED:
+            return
         self.side_writes = True
         text = clean_text(message, self.bench.limits.max_log_line)
         self.bench.scribe.log(LogLine(self.job_id, self.fence, self.attempt, level, text))

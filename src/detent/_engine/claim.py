@@ -161,7 +161,7 @@ class Claimer(Service):
             if self.node_id != node:
                 return 0
             self._dispatcher.dispatch(claims, node)
-        self.floors.raise_to(claims)
+        self.floors.raise_to(claims, request.scans)
         return len(claims)
 
     def _scans(self, rooms: Mapping[str, int]) -> list[LaneScan]:

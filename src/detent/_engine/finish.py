@@ -42,8 +42,8 @@ class Finisher(Service):
         self._completions: Waiting[Completion] = []
         self._settlements: Waiting[Settlement] = []
         self._hooked: Waiting[Settlement] = []
-        self._unsure = False
-        """Whether a reply was lost, so that an end we miss may be one we have written."""
+        self._unsure: dict[tuple[UUID, int], None] = {}
+        """The ends whose reply was lost: if they are missed later, we may have written them."""
         self.node_id: UUID | None = None
         self.forget: Callable[[UUID, Attempt], None] = lambda job_id, attempt: None
         self.on_flushed: Callable[[], None] = lambda: None
@@ -77,6 +77,7 @@ class Finisher(Service):
         self._completions.clear()
         self._settlements.clear()
         self._hooked.clear()
+        self._unsure.clear()
 
     # Writing
 
@@ -108,8 +109,8 @@ class Finisher(Service):
         try:
             await self._write(node, batch, write)
         except StoreUnavailable:
-            self._unsure = True
             if self.node_id == node:
+                self._unsure.update(((end.id, end.fence), None) for end, _ in batch)
                 waiting.extend(batch)
             raise
         return len(batch)
@@ -127,7 +128,9 @@ class Finisher(Service):
             return
         if len(accepted) != len(batch):
             await self._tell_lost(node, batch, accepted)
-        self._unsure = False
+        if self._unsure:
+            for end, _ in batch:
+                self._unsure.pop((end.id, end.fence), None)
         forget = self.forget
         for end, attempt in batch:
             forget(end.id, attempt)
@@ -155,10 +158,17 @@ class Finisher(Service):
         """Say whose claims were lost; after a lost reply some of them were written by us."""
         known = dict.fromkeys(accepted)
         missing = [end for end, _ in batch if end.id not in known]
-        ours: dict[tuple[UUID, int | None], None] = {}
-        if self._unsure:
-            ended = await self._inspect.ended([end.id for end in missing])
-            ours = {(job.id, job.fence): None for job in ended if job.node == node}
+        doubtful = [end for end in missing if (end.id, end.fence) in self._unsure]
+        # A job that went back has moved on, and can no longer show that it was we who sent it.
+        ours = {(end.id, end.fence): None for end in doubtful if not _terminal(end)}
+        if terminal := [end.id for end in doubtful if _terminal(end)]:
+            for job in await self._inspect.ended(terminal):
+                if job.node == node and job.fence is not None:
+                    ours[job.id, job.fence] = None
         for end in missing:
             if (end.id, end.fence) not in ours:
                 self.bus.emit(ClaimWasLost(end.id, end.task, node))
+
+
+def _terminal(end: Completion | Settlement) -> bool:
+    return isinstance(end, Completion) or end.state.terminal

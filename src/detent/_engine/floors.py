@@ -12,7 +12,7 @@ from uuid import UUID
 
 from detent.model.job import Claim, Position, Priority
 from detent.spi.notifier import Hint, Wake
-from detent.spi.store import Floor
+from detent.spi.store import Floor, LaneScan
 
 _LOWEST: Final = UUID(int=0)
 _NONE: Final[tuple[Floor | None, ...]] = (None,) * len(Priority)
@@ -25,19 +25,26 @@ class Floors:
         self._lanes: dict[str, list[Floor | None]] = {}
 
     def of(self, lane: str) -> Sequence[Floor | None]:
-        """Return the floor of each priority of a lane."""
-        return self._lanes.get(lane, _NONE)
+        """Return the floor of each priority of a lane, as it is now."""
+        return tuple(self._lanes.get(lane, _NONE))
 
-    def raise_to(self, claims: Iterable[Claim]) -> None:
-        """Remember the first job of each lane and priority in a claim."""
+    def raise_to(self, claims: Iterable[Claim], scans: Iterable[LaneScan] = ()) -> None:
+        """Remember the first job of each lane and priority in a claim.
+
+        A floor that is no longer the one in `scans`, with which the claim was made, stays: it was
+        lowered meanwhile, for a job that the claim has not seen.
+        """
         first: dict[tuple[str, int], Floor] = {}
         for claim in claims:
             # Within one priority claims come in the order of their due times.
             key = (claim.lane, claim.priority)
             if key not in first:
                 first[key] = Floor(claim.due_at, claim.id)
+        asked = {scan.lane: scan.floors for scan in scans}
         for (lane, priority), floor in first.items():
-            self._lanes.setdefault(lane, list(_NONE))[priority] = floor
+            floors = self._lanes.setdefault(lane, list(_NONE))
+            if lane not in asked or floors[priority] == asked[lane][priority]:
+                floors[priority] = floor
 
     def lower_to(self, positions: Iterable[Position]) -> bool:
         """Let scans begin at these positions at the latest; return whether any floor moved."""

@@ -212,6 +212,8 @@ class Node:
         self._dispatcher.abandon()
         self._scribe.forget()
         self._claimer.floors.forget()
+        # A drain need not wait any longer for what is no longer here.
+        self._quiet.set()
         await old.stop()
         pause = 0.5
         while True:

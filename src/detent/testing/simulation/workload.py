@@ -121,10 +121,13 @@ def _declare_talking(app: App, ledger: Ledger) -> None:
 
     @app.task(name="talker")
     async def talker(ctx: JobContext) -> str:
-        for step in range(4):
-            ctx.log.info("one step more")
-            await ctx.progress(step / 4)
-            await asyncio.sleep(0.6)
+        try:
+            for step in range(4):
+                ctx.log.info("one step more")
+                await ctx.progress(step / 4)
+                await asyncio.sleep(0.6)
+        finally:
+            ctx.log.info("last words")
         return "done"
 
     @app.task(name="payment", retry=Retry(max_attempts=8, delay=timedelta(seconds=0.5)))
