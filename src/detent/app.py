@@ -29,7 +29,16 @@ from detent.spi.notifier import Notifier
 from detent.spi.runtime import Runtime
 from detent.spi.store import NodeIdentity, Store
 from detent.sync import LoopThread
-from detent.tasks import BoundCall, Registry, Task, TaskOptions, as_names, as_priority, as_timeout
+from detent.tasks import (
+    BoundCall,
+    Registry,
+    Task,
+    TaskOptions,
+    as_names,
+    as_priority,
+    as_tags,
+    as_timeout,
+)
 from detent.version import __version__
 
 P = ParamSpec("P")
@@ -168,7 +177,7 @@ class App:
                 priority=as_priority(priority),
                 timeout=as_timeout(timeout),
                 needs=as_names("needs", needs),
-                tags=tuple(tags),
+                tags=as_tags(tags),
                 **rest,
             )
         except TypeError as error:

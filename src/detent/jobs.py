@@ -1,15 +1,24 @@
 """Handles to jobs, and what people do with them: wait, look, cancel, pause, retry."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, Generic, TypeVar
 from uuid import UUID
 
-from detent.errors import JobCanceled, JobFailed, JobNotFound, JobTimeout, StoreError
+from detent.errors import (
+    JobCanceled,
+    JobFailed,
+    JobNotFound,
+    JobTimeout,
+    StoreError,
+    StoreUnavailable,
+)
 from detent.model.job import Attempt, JobFilter, JobInfo, LogEntry
 from detent.model.state import State, Verb
+from detent.model.text import storable
 from detent.spi.codec import Codec
 from detent.spi.store import Change, ControlStore, InspectStore
 
@@ -19,6 +28,7 @@ FIRST_LOOK: Final = 0.005
 LONGEST_PAUSE: Final = 0.5
 PAGE: Final = 500
 MAX_LIMIT: Final = 1_000
+MAX_REASON: Final = 2_000
 _NO_CHANGE: Final = Change()
 
 
@@ -130,7 +140,7 @@ class Jobs:
         generation: int | None = None,
     ) -> State:
         """Cancel a job, or ask it to stop when it runs."""
-        change = Change(reason=reason, expected=expected, generation=generation)
+        change = Change(reason=_clean(reason), expected=expected, generation=generation)
         return await self._control.control_job(Verb.CANCEL, job_id, change)
 
     async def pause(
@@ -171,7 +181,7 @@ class Jobs:
 
     async def cancel_all(self, *, reason: str | None = None, **filters: Any) -> int:
         """Cancel all matching jobs, page by page; return how many were canceled or asked."""
-        return await self._all(Verb.CANCEL, job_filter(**filters), Change(reason=reason))
+        return await self._all(Verb.CANCEL, job_filter(**filters), Change(reason=_clean(reason)))
 
     async def retry_all(self, **filters: Any) -> int:
         """Retry all matching ended jobs (by default the failed ones), page by page."""
@@ -242,8 +252,10 @@ class _Waits:
         try:
             while self._waiting:
                 ids = list(self._waiting)
-                for start in range(0, len(ids), MAX_LIMIT):
-                    await self._look(ids[start : start + MAX_LIMIT])
+                # A store that is away for a moment is waited for like the jobs themselves.
+                with contextlib.suppress(StoreUnavailable):
+                    for start in range(0, len(ids), MAX_LIMIT):
+                        await self._look(ids[start : start + MAX_LIMIT])
                 await asyncio.sleep(self._pause)
                 self._pause = min(self._pause * 1.5, LONGEST_PAUSE)
         except StoreError as error:
@@ -273,6 +285,10 @@ def job_filter(  # noqa: PLR0917  the fields of the filter, in its order
     else:
         states = tuple(State(entry) for entry in state)
     return JobFilter(states, task, queue, tag, key, since, until)
+
+
+def _clean(reason: str | None) -> str | None:
+    return None if reason is None else storable(reason, MAX_REASON)
 
 
 def _checked_limit(limit: int) -> int:

@@ -20,7 +20,15 @@ R_co = TypeVar("R_co", covariant=True)
 
 ON_CONFLICT: Final = ("raise", "return", "replace")
 MAX_TIMEOUT: Final = timedelta(days=30)
+MAX_AHEAD: Final = timedelta(days=3_650)
 DEFAULT_RETRY: Final = Retry()
+OPTION_TYPES: Final[dict[str, type]] = {
+    "delay": timedelta,
+    "at": datetime,
+    "retry": Retry,
+    "params": dict,
+    "key_ttl": timedelta,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +75,16 @@ class CallOptions:
     within: Any = None
 
     def __post_init__(self) -> None:
+        for name, type_ in OPTION_TYPES.items():
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, type_):
+                raise ConfigError(f"options({name}={value!r}): must be a {type_.__name__}")
         if self.delay is not None and self.at is not None:
             raise ConfigError("options(delay=..., at=...): give one of them, not both")
-        if self.delay is not None and self.delay < timedelta(0):
-            raise ConfigError(f"options(delay={self.delay}): must not be negative")
+        if self.delay is not None and not timedelta(0) <= self.delay <= MAX_AHEAD:
+            raise ConfigError(f"options(delay={self.delay}): must be 0 to {MAX_AHEAD.days} days")
+        if self.key_ttl < timedelta(0):
+            raise ConfigError(f"options(key_ttl={self.key_ttl}): must not be negative")
         if self.at is not None and self.at.tzinfo is None:
             raise ConfigError(f"options(at={self.at}): must have a time zone")
         if self.on_conflict not in ON_CONFLICT:
@@ -174,7 +188,7 @@ class Task(Generic[P, R_co]):
                 priority=None if priority is None else as_priority(priority),
                 timeout=as_timeout(timeout),
                 retry=retry,
-                tags=tuple(tags),
+                tags=as_tags(tags),
                 params=params,
                 needs=None if needs is None else as_names("needs", needs),
                 key=key,
@@ -272,13 +286,21 @@ def as_timeout(value: timedelta | float | None) -> timedelta | None:
     """Return a timeout given as a timedelta or in seconds."""
     if value is None or isinstance(value, timedelta):
         timeout = value
-    elif isinstance(value, (int, float)):
-        timeout = timedelta(seconds=value)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        # Compared first: not a number, or too large for a timedelta, is neither.
+        timeout = timedelta(seconds=value) if 0 < value <= MAX_TIMEOUT.total_seconds() else _NEVER
     else:
         raise ConfigError(f"timeout = {value!r}: must be a timedelta or seconds")
     if timeout is not None and not timedelta(0) < timeout <= MAX_TIMEOUT:
         raise ConfigError(f"timeout = {value!r}: must be above 0, at most {MAX_TIMEOUT}")
     return timeout
+
+
+def as_tags(value: Sequence[str]) -> tuple[str, ...]:
+    """Return tags; one text alone would be taken letter by letter."""
+    if isinstance(value, str):
+        raise ConfigError(f"tags = {value!r}: must be a list of texts")
+    return tuple(value)
 
 
 def as_names(kind: str, value: str | Sequence[str]) -> tuple[str, ...]:
@@ -287,4 +309,5 @@ def as_names(kind: str, value: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted({check_name(kind, name) for name in names}))
 
 
+_NEVER: Final = timedelta(0)
 NO_OPTIONS: Final = CallOptions()

@@ -111,7 +111,7 @@ BAD_OPTIONS: dict[str, tuple[dict[str, Any], type[DetentError], str]] = {
     "params": ({"params": {"a": float("nan")}}, InvalidArguments, "$.a"),
     "big params": ({"params": {"a": "x" * (1 << 20)}}, PayloadTooLarge, "params"),
     "naive time": ({"at": NAIVE}, ConfigError, "time zone"),
-    "negative delay": ({"delay": -SECOND}, ConfigError, "negative"),
+    "negative delay": ({"delay": -SECOND}, ConfigError, "delay"),
     "delay and time": ({"delay": SECOND, "at": START}, ConfigError, "not both"),
     "priority": ({"priority": 5}, ConfigError, "CRITICAL 4"),
     "queue": ({"queue": "no such+queue"}, ConfigError, "queue"),

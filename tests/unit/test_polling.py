@@ -19,7 +19,7 @@ def idle(polling: Polling, polls: int, now: float = 0.0) -> list[float]:
 
 
 def test_after_a_start_polls_come_in_a_burst_and_then_ever_less_often() -> None:
-    assert idle(Polling(CONFIG, 0.0), 5) == [BURST, BURST, MAXIMUM, MAXIMUM, MAXIMUM]
+    assert idle(Polling(CONFIG, 0.0), 5) == [BURST, BURST, MINIMUM, 2 * MINIMUM, 4 * MINIMUM]
 
 
 def test_a_wake_up_starts_another_burst() -> None:
@@ -38,7 +38,7 @@ def test_work_starts_another_burst() -> None:
 def test_a_minute_without_work_is_deep_idle() -> None:
     polling = Polling(CONFIG, 0.0)
     polling.next_pause(5, 10, 0.0, 100.0)
-    assert idle(polling, 5, now=159.9)[-1] == MAXIMUM
+    assert idle(polling, 6, now=159.9)[-1] == MAXIMUM
     assert idle(polling, 1, now=160.0) == [DEEP]
     polling.woken()
     assert idle(polling, 1, now=170.0) == [BURST]
@@ -91,5 +91,5 @@ def test_the_window_is_what_it_remembers(window: int) -> None:
     polling = Polling(PollingConfig(burst_polls=0, window=window), 0.0)
     for _ in range(10):
         polling.next_pause(10, 10, 0.0, 0.0)
-    after = idle(polling, 1)
+    after = idle(polling, 2)[-1:]
     assert after == [2 * MINIMUM if window == 1 else MINIMUM]

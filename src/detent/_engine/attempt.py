@@ -8,12 +8,12 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from detent._engine.failure import clean_text
 from detent._engine.scribe import Scribe
 from detent.config import LimitsConfig
 from detent.errors import ClaimLost, JobCanceled, PayloadTooLarge
 from detent.events import Bus
 from detent.model.job import Claim, LogLine, Progress
+from detent.model.text import storable
 from detent.spi.codec import Codec
 from detent.spi.executor import Executor
 from detent.spi.middleware import Middleware
@@ -157,7 +157,7 @@ class Attempt:
         if self.stop is Stop.FENCED:
             return
         self.side_writes = True
-        text = None if message is None else clean_text(message, self.bench.limits.max_log_line)
+        text = None if message is None else storable(message, self.bench.limits.max_log_line)
         self.bench.scribe.progress(Progress(self.job_id, self.fence, fraction, text))
 
     def write_log(self, level: str, message: str) -> None:
@@ -165,7 +165,7 @@ class Attempt:
         if self.stop is Stop.FENCED:
             return
         self.side_writes = True
-        text = clean_text(message, self.bench.limits.max_log_line)
+        text = storable(message, self.bench.limits.max_log_line)
         self.bench.scribe.log(LogLine(self.job_id, self.fence, self.attempt, level, text))
 
     def set_result(self, value: Any) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 from uuid import UUID
 
 from detent._engine.attempt import Attempt, Stop, encode_result
-from detent._engine.failure import MESSAGE_LIMIT, clean_text, describe, encode_error
+from detent._engine.failure import MESSAGE_LIMIT, describe, encode_error
 from detent.context import JobContext, bind
 from detent.control_flow import Fail, RetryAfter, Snooze
 from detent.errors import InvalidArguments, InvalidJob, JobCanceled, JobTimeout, StoreError
@@ -33,6 +33,7 @@ from detent.model.job import Completion, Settlement
 from detent.model.outcome import Decision, Ending, Outcome, decide
 from detent.model.retry import JITTER_BITS, NO_RETRY, Retry
 from detent.model.state import State
+from detent.model.text import storable
 from detent.options import read_options
 from detent.spi.executor import Call
 from detent.tasks import Task
@@ -274,7 +275,7 @@ def settlement_of(
         charged=decision.charged,
         kind=str(outcome.ending) if decision.charged else None,
         error=None if outcome.error is None else encode_error(outcome.error),
-        reason=None if outcome.reason is None else clean_text(outcome.reason, MESSAGE_LIMIT),
+        reason=None if outcome.reason is None else storable(outcome.reason, MESSAGE_LIMIT),
     )
 
 

@@ -5,6 +5,8 @@ from typing import Final
 
 import msgspec
 
+from detent.model.text import storable
+
 MESSAGE_LIMIT: Final = 2_000
 TRACEBACK_LIMIT: Final = 16_000
 
@@ -15,8 +17,8 @@ def encode_error(error: BaseException) -> bytes:
     return msgspec.json.encode(
         {
             "type": type(error).__name__,
-            "message": clean_text(_message(error), MESSAGE_LIMIT),
-            "traceback": clean_text(frames, TRACEBACK_LIMIT),
+            "message": storable(_message(error), MESSAGE_LIMIT),
+            "traceback": storable(frames, TRACEBACK_LIMIT),
         }
     )
 
@@ -25,13 +27,7 @@ def describe(error: BaseException | None) -> str:
     """Return an exception in one line."""
     if error is None:
         return "unknown"
-    return f"{type(error).__name__}: {clean_text(_message(error), 500)}"
-
-
-def clean_text(text: str, limit: int) -> str:
-    """Return a text that every store accepts, cut to a limit."""
-    clean = text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
-    return clean if len(clean) <= limit else clean[: limit - 1] + "…"
+    return f"{type(error).__name__}: {storable(_message(error), 500)}"
 
 
 def _message(error: BaseException) -> str:

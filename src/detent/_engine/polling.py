@@ -40,13 +40,14 @@ class Polling:
             self._burst_left = config.burst_polls
         else:
             self._burst_left = max(self._burst_left - 1, 0)
-        self._shares.append(taken / asked if asked else 0.0)
-        self._adapt()
         if self._burst_left:
             return config.burst.total_seconds()
+        pause = self._pause
+        self._shares.append(taken / asked if asked else 0.0)
+        self._adapt()
         if now - self._last_work >= config.deep_idle_after.total_seconds():
             return config.deep_idle.total_seconds()
-        return min(self._pause * (1.0 + load), config.maximum.total_seconds())
+        return min(pause * (1.0 + load), config.maximum.total_seconds())
 
     def _adapt(self) -> None:
         average = sum(self._shares) / len(self._shares)
