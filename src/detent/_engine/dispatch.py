@@ -128,6 +128,9 @@ class Dispatcher:
 
     def _on_end(self, attempt: Attempt) -> None:
         """An attempt has ended: use its slot for the next, unless a thread still occupies it."""
+        # Its asyncio task knows it too, through its context: a circle that only the garbage
+        # collector would find.
+        attempt.task = None
         if attempt.lingering:
             attempt.on_freed = lambda: self._free(attempt)
             return
