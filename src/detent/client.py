@@ -188,16 +188,13 @@ class Client:
         """Wake the nodes; a due time given by the caller may lie below their floors."""
         if self._notifier is None:
             return
-        hints: dict[tuple[str, int], Hint] = {}
-        for job in jobs:
-            if job.due_at is None:
-                hints.setdefault((job.lane, job.priority), Hint(job.lane, job.priority))
-                continue
-            hint = Hint(job.lane, job.priority, job.due_at, job.id)
-            known = hints.get((job.lane, job.priority))
-            if known is None or known.due_at is None or job.due_at < known.due_at:
-                hints[job.lane, job.priority] = hint
-        self._notifier.publish(list(hints.values()))
+        hints = [Hint(lane) for lane in {job.lane: None for job in jobs if job.due_at is None}]
+        hints += [
+            Hint(job.lane, job.priority, job.due_at, job.id)
+            for job in jobs
+            if job.due_at is not None
+        ]
+        self._notifier.publish(hints)
 
     def _coalescer(self) -> Coalescer:
         loop = asyncio.get_running_loop()

@@ -18,7 +18,10 @@ from detent.spi.notifier import Hint, SignalHint, Wake
 from detent.stores.postgres.database import Connection, Database
 from detent.stores.postgres.failures import DRIVER_ERRORS
 
+# A stream of wake-ups is thinned out: nodes that get work ask again by themselves.
 PAUSE: Final = 0.005
+LONG_PAUSE: Final = 0.020
+STREAM: Final = 8
 PING: Final = 10.0
 RECONNECT: Final = (0.2, 10.0)
 # A payload must stay below 8000 bytes; one of the longest hints takes about 350.
@@ -139,25 +142,29 @@ class _Outbox:
         self._send = send
         self._waiting: dict[object, Wake] = {}
         self._task: asyncio.Task[None] | None = None
+        self._added = 0
 
     def add(self, wakes: Sequence[Wake]) -> None:
+        self._added += 1
         for wake in wakes:
-            if isinstance(wake, SignalHint):
+            if isinstance(wake, SignalHint) or wake.due_at is None:
                 self._waiting[wake] = wake
-            else:
-                # A position is news of its own: it lowers a floor.
-                key = (wake.lane, wake.priority, wake.due_at is None)
-                held = self._waiting.get(key)
-                if held is None or (wake.due_at is not None and wake < held):
-                    self._waiting[key] = wake
+                continue
+            # A position is news of its own: it lowers a floor, and the lowest one counts.
+            key = (wake.lane, wake.priority)
+            held = self._waiting.get(key)
+            if held is None or wake < held:
+                self._waiting[key] = wake
         if self._task is None:
             self._task = self.loop.create_task(self._run())
 
     async def _run(self) -> None:
         while self._waiting:
-            wakes, self._waiting = list(self._waiting.values()), {}
+            wakes, self._waiting, self._added = list(self._waiting.values()), {}, 0
             await self._send(wakes)
             await asyncio.sleep(PAUSE)
+            if self._added > STREAM:
+                await asyncio.sleep(LONG_PAUSE - PAUSE)
         self._task = None
 
     async def flushed(self) -> None:

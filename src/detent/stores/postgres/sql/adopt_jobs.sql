@@ -3,13 +3,17 @@
 WITH known AS (
     SELECT parked.id
     FROM detent.detent_parked AS parked
-    JOIN detent.detent_job AS job ON job.id = parked.id
-    WHERE parked.reason = 'unknown_task' AND job.task = ANY($1::text[])
+    CROSS JOIN LATERAL (
+        SELECT 1 FROM detent.detent_job
+        WHERE detent_job.id = parked.id AND detent_job.task = ANY($1::text[])
+        OFFSET 0
+    ) AS job
+    WHERE parked.reason = 'unknown_task'
     ORDER BY parked.id
     LIMIT $2
     FOR UPDATE OF parked SKIP LOCKED
 ), gone AS (
-    DELETE FROM detent.detent_parked WHERE id IN (SELECT id FROM known) RETURNING *
+    DELETE FROM detent.detent_parked WHERE id = ANY (ARRAY(SELECT id FROM known)) RETURNING *
 )
 INSERT INTO detent.detent_ready (
     id, due_at, attempt, generation, priority, crashes, hooks, lane, limits
