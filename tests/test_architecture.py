@@ -56,10 +56,13 @@ def imported(path: Path) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            # The type of an id is not a way to make one.
-            if [alias.name for alias in node.names] != ["UUID"]:
-                yield node.lineno, node.module
+        # The type of an id is not a way to make one.
+        elif (
+            isinstance(node, ast.ImportFrom)
+            and node.module
+            and [alias.name for alias in node.names] != ["UUID"]
+        ):
+            yield node.lineno, node.module
 
 
 def within(folder: str) -> list[Path]:

@@ -16,7 +16,7 @@ from uuid import UUID
 
 import pytest
 
-from detent import Conflict, JobNotFound, State
+from detent import Conflict, JobNotFound, KeyTaken, State
 from detent.model.job import JobFilter
 from detent.model.state import Verb
 from detent.spi.store import Change
@@ -27,7 +27,7 @@ from tests.cluster.workload import Execution, Workload
 
 JOBS: Final = 50_000
 NODES: Final = 4
-MIXED: Final = 0.6
+MIXED: Final = 0.8
 """People interfere until this share of the jobs has ended."""
 LIMIT: Final = 90.0
 PAGE: Final = 200
@@ -67,7 +67,7 @@ class People:
         while True:
             try:
                 self.done[name] += await action()
-            except (Conflict, JobNotFound):
+            except (Conflict, JobNotFound, KeyTaken):
                 self.done["lost races"] += 1
             await asyncio.sleep(self._random.uniform(0, 0.02))
 
