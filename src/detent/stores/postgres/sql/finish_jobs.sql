@@ -8,15 +8,10 @@ WITH done AS (
     DELETE FROM detent.detent_running AS running
     USING unnest($2::uuid[], $3::bigint[], $4::float4[], $5::bytea[], $6::integer[])
         AS said (id, fence, lasted, result, kind)
-    -- Each claim is looked up by its id, in the order given, whatever the planner believes about
-    -- the size of the table: OFFSET keeps it from being read whole and joined.
-    CROSS JOIN LATERAL (
-        SELECT held.ctid AS row
-        FROM detent.detent_running AS held
-        WHERE held.id = said.id AND held.fence = said.fence AND held.node = $1
-        OFFSET 0
-    ) AS mine
-    WHERE running.ctid = mine.row
+    -- A range of one id, since with = a plan that was made for a small table would read it whole,
+    -- join, and be kept. So each claim is looked up in its primary key, in the order given.
+    WHERE running.id >= said.id AND running.id <= said.id
+        AND running.fence = said.fence AND running.node = $1
     RETURNING running.id, running.generation, running.attempt, running.fence, said.lasted,
         said.result, coalesce(said.kind, 1) AS kind
 )
