@@ -132,6 +132,7 @@ async def test_after_a_crash_a_job_is_completed_by_the_old_or_the_new_worker(
         await new.finish(claimed)
     accepted = Counter(old.accepted + new.accepted)
     assert max(accepted.values()) == 1, "two completions of one job were accepted"
+    assert {claim.id for claim in new.held} == {*new.accepted}, "the old one used a new claim"
     # What nobody was told of was written by the old one, just before the end.
     silent = {job.id for job in jobs} - set(accepted)
     assert await nodes_of(durable_url, silent) <= {old.id}
