@@ -62,7 +62,9 @@ class JsonCodec:
         elif isinstance(value, dict):
             for key, entry in value.items():
                 self._check(key, path, depth + 1)
-                self._check(entry, f"{path}.{key}", depth + 1)
+                # The path is for complaints, and these give no reason for any.
+                if not (entry is None or type(entry) is int):
+                    self._check(entry, f"{path}.{key}", depth + 1)
         elif isinstance(value, (list, tuple, set, frozenset)):
             for index, entry in enumerate(value):
                 self._check(entry, f"{path}[{index}]", depth + 1)

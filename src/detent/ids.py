@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Final
-from uuid import UUID
+from uuid import UUID, SafeUUID
 
 COUNTER_BITS: Final = 12
 COUNTER_LIMIT: Final = 1 << COUNTER_BITS
@@ -23,6 +23,8 @@ _RANDOM_MASK: Final = (1 << _RANDOM_BITS) - 1
 _VERSION: Final = 0x7 << 76
 _VARIANT: Final = 0b10 << 62
 _BLOCK: Final = 4096
+_new: Final = object.__new__
+_set: Final = object.__setattr__
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -64,7 +66,12 @@ class IdMaker:
             self._offset = start + 8
             random = int.from_bytes(self._block[start : start + 8], "big") & _RANDOM_MASK
             value = now << 80 | _VERSION | self._counter << 64 | _VARIANT | random
-        return UUID(int=value)
+        # As UUID(int=value) does it, without asking again what is known: ids are made by the
+        # thousand, and this halves their cost.
+        made = _new(UUID)
+        _set(made, "int", value)
+        _set(made, "is_safe", SafeUUID.unknown)
+        return made
 
     def _next_tick(self) -> int:
         """Wait for another millisecond and return it."""

@@ -108,7 +108,8 @@ class Finisher(Service):
         del waiting[:BATCH]
         try:
             await self._write(node, batch, write)
-        except StoreUnavailable:
+        except BaseException:
+            # Whatever it was: these ends are not written, or we do not know.
             if self.node_id == node:
                 self._unsure.update(((end.id, end.fence), None) for end, _ in batch)
                 waiting.extend(batch)
