@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+CORE   := $(VENV)/.core
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 ARGS   ?=
 
 .DEFAULT_GOAL := help
@@ -15,10 +17,15 @@ help:            ## list the targets
 setup: $(STAMP)  ## make .venv with exactly the locked packages
 
 # The stamp is younger than what it was made from; a changed lock or pyproject installs again.
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): $(CORE) requirements-dev.lock
+	$(PIP) --require-hashes -r requirements-dev.lock
+	touch $@
+
+# What Detent itself needs: the demo starts after this.
+$(CORE): requirements.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(PIP) --require-hashes -r requirements.lock
+	$(PIP) --no-deps --no-build-isolation -e .
 	touch $@
 
 test: setup      ## run the whole suite (ARGS="-k claim -x")
@@ -37,7 +44,7 @@ fmt: setup       ## format and fix what can be fixed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-demo: setup      ## run the first example
+demo: $(CORE)     ## run the first example
 	$(BIN)/python examples/first.py
 
 bench: setup     ## measure (ARGS="--only drain --n 100000")
@@ -46,11 +53,13 @@ bench: setup     ## measure (ARGS="--only drain --n 100000")
 matrix: setup    ## PostgreSQL 13 to 18 against the conformance tests (ARGS="--only 13,18")
 	$(BIN)/python tools/matrix.py $(ARGS)
 
-lock:            ## resolve requirements.lock again (ARGS=--upgrade for newer versions)
+lock:            ## resolve the lock files again (ARGS=--upgrade for newer versions)
 	test -x .lock-venv/bin/uv || { $(PYTHON) -m venv .lock-venv && .lock-venv/bin/python -m pip install --quiet uv; }
-	.lock-venv/bin/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
-	    --all-extras --group dev --generate-hashes --no-emit-index-url \
-	    --custom-compile-command 'make lock' --output-file requirements.lock $(ARGS)
+	$(COMPILE) --group build --output-file requirements.lock $(ARGS)
+	$(COMPILE) --group build --group dev --constraint requirements.lock --output-file requirements-dev.lock $(ARGS)
+
+COMPILE = .lock-venv/bin/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
+    --all-extras --generate-hashes --no-emit-index-url --custom-compile-command 'make lock'
 
 clean:           ## remove everything that was made here
 	rm -rf $(VENV) .lock-venv .matrix build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

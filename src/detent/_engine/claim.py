@@ -183,6 +183,9 @@ class Claimer(Service):
         now = self.runtime.monotonic()
         pause = self._polling.next_pause(taken, limit, self._dispatcher.load, now)
         pause *= self.runtime.uniform(0.8, 1.0)
+        # What was claimed starts first: to ask for the next due time takes a good part of the
+        # time that a lone job waits.
+        await self.runtime.sleep(0)
         due = await self._store.next_due(self._asked)
         if due != 0 and not self._wakeup.pending:
             # Nothing is left in these lanes that was due before this claim.
