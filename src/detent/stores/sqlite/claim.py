@@ -1,0 +1,150 @@
+"""Gives jobs to nodes."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from detent.model.job import Claim, Position
+from detent.spi.store import ClaimRequest, Floor, LaneScan
+from detent.stores.sqlite.columns import (
+    MICROSECONDS,
+    NO_ID,
+    data,
+    micros,
+    moment,
+    packed,
+    span,
+    uuid,
+    written,
+)
+from detent.stores.sqlite.database import Database
+from detent.stores.sqlite.orders import AfterCommit
+from detent.stores.sqlite.session import Session
+from detent.stores.sqlite.statements import sql
+
+# No floor hides what became due this recently: a caller's transaction may commit a little late.
+LATE: Final = MICROSECONDS
+# Below every due time there is.
+BEGINNING: Final = -(1 << 62)
+
+
+class Claiming:
+    """The part of the store that `ClaimStore` describes."""
+
+    database: Database
+
+    async def claim_jobs(self, request: ClaimRequest) -> list[Claim]:
+        """See `ClaimStore.claim_jobs`."""
+        claiming = _Claiming(request)
+        taken = await self.database.write(claiming.take, first=claiming.nothing_due)
+        return [_claim(row) for row in taken]
+
+    async def look(self, lanes: Sequence[str]) -> list[Position]:
+        """See `ClaimStore.look`."""
+        asked = written(list(lanes))
+        rows = await self.database.read(
+            lambda session: session.rows(sql("look"), asked, session.now)
+        )
+        return [
+            Position(lane, priority, moment(due_at), UUID(bytes=job_id))
+            for lane, priority, due_at, job_id in rows
+        ]
+
+    async def next_due(self, scans: Sequence[LaneScan]) -> float | None:
+        """See `ClaimStore.next_due`."""
+
+        def work(session: Session) -> float | None:
+            begins = [
+                (scan.lane, scan.queue, [_begin(floor, session.now)[0] for floor in scan.floors])
+                for scan in scans
+            ]
+            ids = b"".join([_begin(floor, 0)[1] for scan in scans for floor in scan.floors])
+            due_at: int | None = session.value(sql("next_due"), written(begins), ids)
+            return None if due_at is None else max(due_at - session.now, 0) / MICROSECONDS
+
+        return await self.database.read(work)
+
+    async def load_args(self, claims: Sequence[Claim]) -> Mapping[UUID, bytes]:
+        """See `ClaimStore.load_args`."""
+        ids = packed(claim.id for claim in claims)
+        rows = await self.database.read(lambda session: session.rows(sql("load_args"), ids))
+        return {UUID(bytes=job_id): args for job_id, args in rows}
+
+
+class _Claiming:
+    """One claim: asked without a lock, and taken with it if there is something to take."""
+
+    def __init__(self, request: ClaimRequest) -> None:
+        self._request = request
+        self._node = request.node.bytes
+        self._boost = span(request.boost_interval)
+        self._due: list[int] = []
+        """The numbers of the lanes that have something for this node."""
+
+    def nothing_due(self, session: Session) -> list[Any] | None:
+        """Return an empty answer when there is nothing to take."""
+        request = self._request
+        if request.limit > 0:
+            lanes = written([(scan.lane, scan.queue) for scan in request.scans])
+            self._due = session.table(sql("claim_jobs", "due"), self._node, lanes, session.now)
+        return None if self._due else []
+
+    def take(self, session: Session) -> list[Any] | AfterCommit:
+        """Move the best due jobs to running, lane by lane, under one new fence."""
+        fence = session.value(sql("claim_jobs", "fence"))
+        left = self._request.limit
+        for number in self._due:
+            scan = self._request.scans[number]
+            if (room := min(scan.room, left)) > 0:
+                left -= self._take_from(session, scan, room, fence)
+        if left == self._request.limit:
+            return []
+        session.change(sql("claim_jobs", "fenced"), fence)
+        session.change(sql("claim_jobs", "running"), fence, self._node, session.now)
+        session.change(sql("claim_jobs", "gone"), fence)
+        return AfterCommit(lambda session: self._read(session, fence))
+
+    def _take_from(self, session: Session, scan: LaneScan, room: int, fence: int) -> int:
+        return session.change(
+            sql("claim_jobs", "heads"),
+            fence,
+            scan.lane,
+            session.now,
+            room,
+            self._boost,
+            *[part for floor in scan.floors for part in _begin(floor, session.now)],
+            self._node,
+            scan.queue,
+        )
+
+    def _read(self, session: Session, fence: int) -> list[Any]:
+        taken = session.table(sql("claim_jobs", "taken"), fence, self._request.inline_args)
+        session.change(sql("claim_jobs", "clear"), fence)
+        return taken
+
+
+def _begin(floor: Floor | None, now: int) -> tuple[int, bytes]:
+    """Return where a scan begins."""
+    if floor is None:
+        return BEGINNING, NO_ID
+    return min(micros(floor.due_at), now - LATE), floor.id.bytes
+
+
+def _claim(row: list[Any]) -> Claim:
+    job_id, fence, task, lane, priority, due_at, *counts, args, codec, options, params, tags = row
+    return Claim._make(
+        (
+            uuid(job_id),
+            fence,
+            task,
+            lane,
+            priority,
+            moment(due_at),
+            *counts,
+            data(args),
+            codec,
+            data(options),
+            data(params),
+            tags,
+        )
+    )

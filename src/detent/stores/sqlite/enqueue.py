@@ -1,0 +1,227 @@
+"""Takes new jobs.
+
+Whoever runs these steps holds the write lock: what one of them has read stays true for the next.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from detent.model.job import Keys, NewJob, Placed
+from detent.stores.sqlite.columns import (
+    LAST_MOMENT,
+    Payloads,
+    micros_or_none,
+    packed,
+    pieces,
+    seconds,
+    span,
+    uuid,
+    whole,
+    written,
+)
+from detent.stores.sqlite.database import Database
+from detent.stores.sqlite.session import Session
+from detent.stores.sqlite.statements import sql
+
+
+class Enqueuing:
+    """The part of the store that `EnqueueStore` describes, but for callers' connections."""
+
+    database: Database
+
+    async def enqueue_jobs(self, jobs: Sequence[NewJob]) -> None:
+        """See `EnqueueStore.enqueue_jobs`."""
+        if jobs:
+            await self.database.write(Batch(jobs).store)
+
+    async def enqueue_keyed(self, job: NewJob, keys: Keys) -> Placed:
+        """See `EnqueueStore.enqueue_keyed`."""
+        return await self.database.write(lambda session: place_keyed(session, job, keys))
+
+
+class Batch:
+    """New jobs without keys, made ready to be stored before the lock is asked for."""
+
+    def __init__(self, jobs: Sequence[NewJob]) -> None:
+        self._pieces = [
+            _One(piece[0]) if len(piece) == 1 else _Many(piece) for piece in pieces(jobs, _size)
+        ]
+
+    def store(self, session: Session) -> None:
+        """Store them."""
+        for piece in self._pieces:
+            piece.store(session)
+
+
+class _One:
+    """A single job: its values go as they are."""
+
+    def __init__(self, job: NewJob) -> None:
+        self._job = job
+
+    def store(self, session: Session) -> None:
+        job = self._job
+        if session.change(sql("enqueue_job", "job"), *_row(job, session.now)):
+            session.change(sql("enqueue_job", "ready"), job.id.bytes)
+            _store_tags(session, job)
+
+
+class _Many:
+    """Several jobs in one statement for each table."""
+
+    def __init__(self, jobs: Sequence[NewJob]) -> None:
+        payloads = Payloads()
+        self._ids = packed(job.id for job in jobs)
+        self._rows = written([_fields(job, payloads) for job in jobs])
+        self._payloads = payloads.blob()
+        self._tagged = any(job.tags for job in jobs)
+
+    def store(self, session: Session) -> None:
+        new = (self._ids, self._rows, session.now)
+        session.change(sql("enqueue_jobs", "ready"), *new, None, LAST_MOMENT)
+        session.change(sql("enqueue_jobs", "job"), *new, self._payloads, LAST_MOMENT)
+        if self._tagged:
+            session.change(sql("enqueue_jobs", "tags"), self._ids)
+
+
+def place_keyed(session: Session, job: NewJob, keys: Keys) -> Placed:
+    """Store a job with keys unless one of them is taken; say what it came to.
+
+    Everything is decided before the first write, so a key that is taken leaves nothing to undo.
+    """
+    if session.table(sql("enqueue_keyed_job", "known"), job.id.bytes):
+        return Placed(job.id, created=True)
+    if (first := _holder(session, "idempotency", keys.idempotency)) is not None:
+        return Placed(first, created=False)
+    holder = _holder(session, "unique", keys.unique)
+    if holder is not None and keys.on_conflict != "replace":
+        told = keys.unique if keys.on_conflict == "raise" else None
+        return Placed(holder, created=False, taken_key=told)
+    waits_for = None if holder is None else _displace(session, holder, job.id)
+    _store_keyed(session, job, keys, waits_for)
+    _take_keys(session, job.id, keys, holder)
+    return Placed(job.id, created=True)
+
+
+def cancel(
+    session: Session,
+    ids: bytes,
+    generation: int | None,
+    reason: str | None,
+    successor: UUID | None = None,
+) -> list[Any]:
+    """Cancel jobs that do not run; return id, hooks and what it waited for (or "") of each."""
+    canceled = session.table(sql("cancel_jobs", "canceled"), ids, generation)
+    if canceled:
+        by = None if successor is None else successor.bytes
+        session.change(sql("cancel_jobs", "outcome"), ids, generation, session.now, reason, by)
+        session.change(sql("cancel_jobs", "ready"), ids, generation)
+        session.change(sql("cancel_jobs", "parked"), ids, generation)
+        session.change(sql("cancel_jobs", "unsignaled"), ids)
+    return canceled
+
+
+def request_cancel(
+    session: Session, ids: bytes, generation: int | None, reason: str | None
+) -> list[Any]:
+    """Leave a message for running jobs; return id, node and whether it is the first, of each."""
+    asked = session.table(sql("request_cancel", "asked"), ids, generation)
+    if asked:
+        session.change(sql("request_cancel", "signal"), ids, generation, session.now, reason)
+    return asked
+
+
+def _holder(session: Session, kind: str, key: str | None) -> UUID | None:
+    """Return the job that holds a key."""
+    if key is None:
+        return None
+    held = session.table(sql("find_key"), kind, key, session.now)
+    return uuid(held[0][0]) if held else None
+
+
+def _displace(session: Session, holder: UUID, successor: UUID) -> UUID | None:
+    """Cancel the holder of a key, or ask it to stop; return what its successor waits for."""
+    reason = f"replaced by {successor}"
+    canceled = cancel(session, holder.bytes, None, reason, successor)
+    if canceled:
+        # A replacement that was itself still waiting hands its wait on.
+        waits_for = canceled[0][2]
+        return uuid(waits_for) if waits_for else None
+    return holder if request_cancel(session, holder.bytes, None, reason) else None
+
+
+def _take_keys(session: Session, job_id: UUID, keys: Keys, holder: UUID | None) -> None:
+    if keys.idempotency is not None:
+        ttl = span(keys.idempotency_ttl)
+        session.change(
+            sql("reserve_idempotency_key"), keys.idempotency, job_id.bytes, ttl, session.now
+        )
+    if holder is not None:
+        session.change(sql("pass_unique_key"), keys.unique, holder.bytes, job_id.bytes)
+    elif keys.unique is not None:
+        session.change(sql("reserve_unique_key"), keys.unique, job_id.bytes)
+
+
+def _store_keyed(session: Session, job: NewJob, keys: Keys, waits_for: UUID | None) -> None:
+    row = (*_row(job, session.now), keys.idempotency, keys.unique)
+    session.change(sql("enqueue_keyed_job", "job"), *row)
+    if waits_for is None:
+        session.change(sql("enqueue_job", "ready"), job.id.bytes)
+    else:
+        session.change(
+            sql("enqueue_keyed_job", "parked"), job.id.bytes, session.now, waits_for.bytes
+        )
+    _store_tags(session, job)
+
+
+def _store_tags(session: Session, job: NewJob) -> None:
+    if job.tags:
+        session.change(sql("enqueue_job", "tags"), job.id.bytes, written(job.tags))
+
+
+def _row(job: NewJob, now: int) -> tuple[Any, ...]:
+    """Return a job as the arguments of the statements for one."""
+    return (
+        job.id.bytes,
+        whole(job.task),
+        whole(job.queue),
+        whole(job.lane),
+        job.priority,
+        seconds(job.delay or 0.0),
+        micros_or_none(job.due_at),
+        job.args,
+        job.codec,
+        job.options,
+        job.params,
+        None if job.tags is None else written(job.tags),
+        job.hooks,
+        job.principal,
+        job.trace,
+        now,
+        LAST_MOMENT,
+    )
+
+
+def _fields(job: NewJob, payloads: Payloads) -> tuple[Any, ...]:
+    """Return a job as one array of the statement for many."""
+    return (
+        job.task,
+        job.queue,
+        job.lane,
+        job.priority,
+        seconds(job.delay or 0.0),
+        micros_or_none(job.due_at),
+        job.codec,
+        job.tags,
+        job.hooks,
+        job.principal,
+        job.trace,
+        *payloads.add(job.args),
+        *payloads.add(job.options),
+        *payloads.add(job.params),
+    )
+
+
+def _size(job: NewJob) -> int:
+    return len(job.args) + len(job.params or b"") + len(job.options or b"")

@@ -1,0 +1,113 @@
+"""Ends the claims of dead nodes."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from detent.model.rescue import LostClaim, evidence, judge
+from detent.model.state import State
+from detent.spi.notifier import Hint, Notifier, Wake
+from detent.spi.rescue import DeadNode, Rescue, Rescued
+from detent.stores.sqlite.columns import Payloads, moment, packed, span, uuid, written
+from detent.stores.sqlite.database import Database
+from detent.stores.sqlite.finish import after_end
+from detent.stores.sqlite.session import Session
+from detent.stores.sqlite.statements import sql
+
+
+class Rescuing:
+    """The part of the store that `RescueStore` describes."""
+
+    database: Database
+    notifier: Notifier
+
+    async def rescue(self, limit: int, max_crashes: int) -> Rescue:
+        """See `RescueStore.rescue`."""
+
+        def nothing(session: Session) -> tuple[Rescue, list[Wake]] | None:
+            return None if session.value(sql("find_lost"), session.now) else (_NOTHING, [])
+
+        def work(session: Session) -> tuple[Rescue, list[Wake]]:
+            nodes = session.table(sql("expire_nodes", "expired"), session.now)
+            session.change(sql("expire_nodes", "dead"), session.now)
+            found = session.table(sql("lost_claims"), limit, max_crashes - 1)
+            jobs, wakes = _rescue(session, [_lost(row) for row in found], max_crashes)
+            dead = [DeadNode(uuid(node), *rest) for node, *rest in nodes]
+            return Rescue(dead, jobs), wakes
+
+        rescued, wakes = await self.database.write(work, first=nothing)
+        self.notifier.publish(wakes)
+        return rescued
+
+    async def declare_dead(self, nodes: Sequence[UUID], reason: str) -> int:
+        """See `RescueStore.declare_dead`."""
+        return await self.database.write(
+            lambda session: session.change(sql("declare_dead"), packed(nodes), reason, session.now)
+        )
+
+    async def forget_nodes(self, dead_for: timedelta, limit: int) -> int:
+        """See `RescueStore.forget_nodes`."""
+        return await self.database.write(
+            lambda session: session.change(sql("forget_nodes"), session.now - span(dead_for), limit)
+        )
+
+
+_NOTHING = Rescue([], [])
+
+
+def _rescue(
+    session: Session, claims: Sequence[LostClaim], max_crashes: int
+) -> tuple[list[Rescued], list[Wake]]:
+    """End these claims; return what became of the jobs, and who has to be told."""
+    if not claims:
+        return [], []
+    payloads = Payloads()
+    ends = written([_fields(claim, max_crashes, payloads) for claim in claims])
+    ids = packed(claim.id for claim in claims)
+    session.change(sql("rescue_claims", "said"), ids, ends, payloads.blob())
+    session.change(sql("settle_jobs", "gone"))
+    session.change(sql("rescue_claims", "outcome"), session.now)
+    session.change(sql("settle_jobs", "ready"), session.now)
+    session.change(sql("rescue_claims", "tried"), session.now)
+    session.change(sql("settle_jobs", "unsignaled"))
+    session.change(sql("settle_jobs", "unprogressed"))
+    rows = session.table(sql("rescue_claims", "rescued"))
+    session.change(sql("settle_jobs", "clear"))
+    hooked = {claim.id for claim in claims if claim.hooks}
+    ended = {uuid(row[0]): None for row in rows if row[4] != "pending"}
+    ended = {job_id: None for job_id in ended if job_id in hooked}
+    woken = after_end(session, ended) if ended else []
+    wakes: list[Wake] = [
+        Hint(lane, priority, moment(due_at), uuid(job_id))
+        for job_id, *_, state, _, lane, priority, due_at in rows
+        if state == "pending"
+    ]
+    return [_rescued(row) for row in rows], [*wakes, *(Hint(lane) for (lane,) in woken)]
+
+
+def _fields(claim: LostClaim, max_crashes: int, payloads: Payloads) -> tuple[Any, ...]:
+    verdict = judge(claim, max_crashes)
+    return (
+        claim.fence,
+        claim.task,
+        claim.queue,
+        str(verdict.state),
+        verdict.crashes,
+        verdict.lane,
+        claim.cancel_reason if verdict.state is State.CANCELED else None,
+        *payloads.add(evidence(claim, verdict)),
+    )
+
+
+def _lost(row: Sequence[Any]) -> LostClaim:
+    values = dict(zip(LostClaim._fields, row, strict=True))
+    values |= {"id": uuid(values["id"]), "node": uuid(values["node"])}
+    values["cancel_requested"] = bool(values["cancel_requested"])
+    values["claimed_at"] = moment(values["claimed_at"])
+    return LostClaim(**values)
+
+
+def _rescued(row: Sequence[Any]) -> Rescued:
+    job_id, task, queue, node, state, crashes, *_ = row
+    return Rescued(uuid(job_id), task, queue, uuid(node), State(state), crashes)

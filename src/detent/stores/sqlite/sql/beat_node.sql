@@ -1,0 +1,19 @@
+-- Renew the lease of a living node. Never creates or revives one: no row means "you are dead".
+
+-- step: beat
+-- ?1 incarnation  ?2 lease in microseconds  ?3 now  ?4 load as JSON, NULL keeps the old
+UPDATE detent_node
+SET heartbeat_at = ?3, lease_until = ?3 + ?2, load = coalesce(?4, load)
+WHERE incarnation = ?1 AND state <> 'dead'
+
+-- step: nodes
+-- How many are active, whether this one is draining, when the first lease of another ends, and
+-- which queues were scaled for all nodes.
+-- ?1 incarnation  ?2 now
+SELECT CAST(json_array(
+    count(*) FILTER (WHERE state = 'active' AND lease_until > ?2),
+    count(*) FILTER (WHERE state = 'draining' AND incarnation = ?1),
+    min(lease_until) FILTER (WHERE state <> 'dead' AND incarnation <> ?1),
+    json((SELECT json_group_object(name, slots) FROM detent_queue WHERE slots IS NOT NULL))
+) AS BLOB)
+FROM detent_node

@@ -1,0 +1,16 @@
+-- All that is known about some jobs.
+-- ?1 ids in one blob
+
+-- step: known
+SELECT known.*, NULL AS archived_at
+FROM detent_ids(?1) AS wanted
+CROSS JOIN detent_job_now AS known ON known.id = wanted.id
+
+-- step: state
+-- ?1 id
+SELECT CAST(json_group_array(json_array(state, generation)) AS BLOB)
+FROM (
+    SELECT state, generation FROM detent_job_now WHERE id = ?1
+    UNION ALL
+    SELECT 'archived', generation FROM detent_archive WHERE id = ?1
+)

@@ -1,0 +1,18 @@
+-- The first due job of each lane and priority, from the very beginning. Queues that are paused
+-- are left out: what stands in them cannot be claimed.
+-- ?1 lanes as JSON  ?2 now
+SELECT scan.value AS lane, level.value AS priority, ready.due_at, ready.id
+FROM json_each(?1) AS scan
+CROSS JOIN json_each('[0,1,2,3,4]') AS level
+CROSS JOIN detent_ready AS ready
+    ON ready.id = (
+        SELECT head.id FROM detent_ready AS head
+        WHERE head.lane = scan.value AND head.priority = level.value AND head.due_at <= ?2
+        ORDER BY head.due_at, head.id
+        LIMIT 1
+    )
+WHERE NOT EXISTS (
+    SELECT 1 FROM detent_queue AS queue
+    WHERE queue.name = substr(scan.value, 1, instr(scan.value || '+', '+') - 1)
+        AND queue.paused_at IS NOT NULL
+)
