@@ -1,0 +1,101 @@
+"""Makes the call that an attempt is about: through the middleware, in its executor, timed."""
+
+from datetime import timedelta
+from typing import Any
+
+from detent._engine.attempt import Attempt, Stop
+from detent.context import JobContext
+from detent.errors import ExecutorUnavailable
+from detent.events import StuckThread
+from detent.options import read_options
+from detent.spi.executor import Call, Encoded, Executor
+from detent.tasks import Task
+
+
+def start_timer(attempt: Attempt, task: Task[..., Any]) -> None:
+    """Let the time run after which the attempt is stopped, if it has a limit."""
+    timeout = task.options_declared.timeout
+    if attempt.claim.options is not None:
+        stored = read_options(attempt.claim.options)
+        if stored.timeout is not None:
+            timeout = timedelta(seconds=stored.timeout)
+    if timeout is not None:
+        attempt.timeout = timeout.total_seconds()
+        _set_timer(attempt, attempt.timeout)
+
+
+def _set_timer(attempt: Attempt, seconds: float) -> None:
+    attempt.timer = attempt.bench.runtime.later(seconds, lambda: attempt.stop_for(Stop.TIMEOUT))
+
+
+async def call(
+    attempt: Attempt,
+    task: Task[..., Any],
+    payload: bytes,
+    args: list[Any],
+    kwargs: dict[str, Any],
+) -> Any:
+    """Make the call in its executor, through the middleware."""
+    bench = attempt.bench
+    name = task.options_declared.executor
+
+    async def proceed() -> Any:
+        if name == "async":
+            return await task.function(*args, **kwargs)
+        value = await _executor(attempt, name).run(
+            Call(
+                function=task.function,
+                args=args,
+                kwargs=kwargs,
+                task=task.name,
+                modules=task.modules,
+                payload=payload,
+                codec=attempt.claim.codec,
+                job=attempt,
+                on_queued=lambda: _pause(attempt),
+                on_begun=lambda: _begin_anew(attempt),
+                on_abandoned=lambda: _linger(attempt),
+                on_released=attempt.free,
+            )
+        )
+        if bench.middleware and isinstance(value, Encoded) and value.data is not None:
+            # Middleware is to see a value, wherever it was made.
+            return bench.codecs["json"].decode(value.data)
+        return value
+
+    step = proceed
+    for middleware in reversed(bench.middleware):
+        step = _wrap(middleware, attempt, step)
+    return await step()
+
+
+def _wrap(middleware: Any, attempt: Attempt, step: Any) -> Any:
+    return lambda: middleware(JobContext(attempt), step)
+
+
+def _executor(attempt: Attempt, name: str) -> Executor:
+    executor = attempt.bench.executors.get(name)
+    if executor is None:
+        # A task that was declared after the node had started, and had looked at all of them.
+        raise ExecutorUnavailable("this node has no executor of that name")
+    return executor
+
+
+def _pause(attempt: Attempt) -> None:
+    """The call waits for a worker, which is not the job's fault: its time does not run."""
+    if attempt.timer is not None:
+        attempt.timer.cancel()
+        attempt.timer = None
+
+
+def _begin_anew(attempt: Attempt) -> None:
+    """The wait is over: the attempt begins now."""
+    attempt.started = attempt.bench.runtime.monotonic()
+    if attempt.timeout is not None:
+        _set_timer(attempt, attempt.timeout)
+
+
+def _linger(attempt: Attempt) -> None:
+    """A thread goes on although nobody waits for it."""
+    attempt.lingering = True
+    attempt.bench.bus.emit(StuckThread(attempt.claim.id, attempt.claim.task, attempt.node_id))
