@@ -1,15 +1,21 @@
 """What people do with queues."""
 
 from detent.config import check_name
+from detent.config.readers import MAX_SLOTS
+from detent.errors import ConfigError
+from detent.spi.notifier import EVERYONE, Notifier, SignalHint
 from detent.spi.store import ControlStore, InspectStore, QueueInfo
 
 
 class Queues:
     """All queues of a store."""
 
-    def __init__(self, control: ControlStore, inspect: InspectStore) -> None:
+    def __init__(
+        self, control: ControlStore, inspect: InspectStore, notifier: Notifier | None = None
+    ) -> None:
         self._control = control
         self._inspect = inspect
+        self._notifier = notifier
 
     async def list(self) -> list[QueueInfo]:
         """Return the queues that hold live jobs or are paused, by name."""
@@ -22,3 +28,15 @@ class Queues:
     async def resume(self, queue: str) -> None:
         """Let the jobs of a queue be claimed again."""
         await self._control.resume_queue(check_name("queue", queue))
+
+    async def scale(self, queue: str, slots: int | None) -> None:
+        """Let every node that serves a queue run that many of its jobs at once.
+
+        None leaves it to each node's own settings again. Nodes hear of it at once by a wake-up,
+        or else with their next heartbeat; what runs goes on.
+        """
+        if slots is not None and not 0 < slots <= MAX_SLOTS:
+            raise ConfigError(f"slots = {slots}: must be 1 to {MAX_SLOTS}, or None")
+        await self._control.scale_queue(check_name("queue", queue), slots)
+        if self._notifier is not None:
+            self._notifier.publish([SignalHint(EVERYONE)])

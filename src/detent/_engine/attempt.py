@@ -10,12 +10,12 @@ from uuid import UUID
 
 from detent._engine.scribe import Scribe
 from detent.config import LimitsConfig
-from detent.errors import ClaimLost, JobCanceled, PayloadTooLarge
+from detent.errors import ClaimLost, InvalidJob, JobCanceled, PayloadTooLarge
 from detent.events import Bus
 from detent.model.job import Claim, LogLine, Progress
 from detent.model.text import storable
 from detent.spi.codec import Codec
-from detent.spi.executor import Executor
+from detent.spi.executor import Encoded, Executor
 from detent.spi.middleware import Middleware
 from detent.spi.runtime import Cancelable, Runtime
 from detent.spi.store import ClaimStore, ContextStore, PendingCompletion
@@ -46,6 +46,8 @@ class Workbench:
     middleware: Sequence[Middleware]
     limits: LimitsConfig
     scribe: Scribe
+    may_run: Callable[[], bool] = lambda: True
+    """Whether the node still has its lease, by its own clock; asked right before a job runs."""
 
 
 class Attempt:
@@ -192,7 +194,12 @@ def encode_result(attempt: Attempt, value: Any) -> bytes | None:
     """Return a result as bytes, or raise `InvalidJob` when it cannot be stored."""
     if value is None:
         return None
-    data = attempt.bench.codecs["json"].encode(value)
+    if isinstance(value, Encoded):
+        if value.data is None:
+            raise InvalidJob(value.problem or "it was not encoded")
+        data = value.data
+    else:
+        data = attempt.bench.codecs["json"].encode(value)
     limit = attempt.bench.limits.max_result
     if len(data) > limit:
         raise PayloadTooLarge("the result", len(data), limit)

@@ -88,6 +88,16 @@ class Claimer(Service):
         """All lanes that this node serves."""
         return [lane for lanes in self._lanes.values() for lane in lanes]
 
+    @property
+    def lanes_by_queue(self) -> Mapping[str, Sequence[str]]:
+        """The lanes of each queue that this node serves."""
+        return self._lanes
+
+    @property
+    def able(self) -> bool:
+        """Whether the node may claim at all."""
+        return self.node_id is not None and self.may_claim()
+
     def receive(self, wakes: Sequence[Wake]) -> None:
         """Take wake-ups from the notifier; nothing in them means that some may be missing."""
         if not wakes:
@@ -97,6 +107,10 @@ class Claimer(Service):
         if not wakes or any(getattr(wake, "lane", None) in known for wake in wakes):
             self._polling.woken()
             self.wake()
+
+    def rely_on_wakeups(self, hears: bool) -> None:
+        """Know whether wake-ups reach this node: without them it must not sleep for long."""
+        self._polling.alone = not hears
 
     def look_anew(self) -> None:
         """Jobs may stand anywhere now: scan from the beginning, soon."""
@@ -116,12 +130,11 @@ class Claimer(Service):
             self.floors.forget()
         self.stirred |= self.woken
         self._poll_planned = False
-        node = self.node_id
         rooms = self._dispatcher.rooms()
         room = sum(rooms.values())
-        if node is None or room == 0 or not self.may_claim():
+        if room == 0 or not self.able:
             self._waits_for_room = True
-            return FOREVER if room == 0 and node is not None else 1.0
+            return FOREVER if room == 0 and self.node_id is not None else 1.0
         limit = min(room, self._config.claim_batch)
         if self._hungry and limit < self._enough:
             # Others will be free in a moment; until then there is no hurry.
@@ -135,7 +148,7 @@ class Claimer(Service):
         # A queue that is full now, or will be by this claim, is asked for when it has room again.
         self._waits_for_room = not all(rooms.values())
         moment = self.store_time()
-        taken = await self._claim(node, rooms, limit)
+        taken = await self.claim(self._scans(rooms), limit)
         self._waits_for_room |= not all(self._dispatcher.rooms().values())
         self.stirred |= taken > 0
         self._hungry = taken == limit
@@ -143,10 +156,14 @@ class Claimer(Service):
             return 0.0
         return await self._pause_after(taken, limit, moment)
 
-    async def _claim(self, node: UUID, rooms: Mapping[str, int], limit: int) -> int:
+    async def claim(self, scans: Sequence[LaneScan], limit: int) -> int:
+        """Claim jobs of these lanes and dispatch them; return how many."""
+        node = self.node_id
+        if node is None:
+            return 0
         request = ClaimRequest(
             node=node,
-            scans=self._scans(rooms),
+            scans=scans,
             limit=limit,
             boost_interval=self._boost_interval,
             inline_args=self._config.inline_args,

@@ -44,21 +44,32 @@ class Dispatcher:
     def __init__(self, bench: Workbench, ends: Ends, slots: Mapping[str, int]) -> None:
         self._bench = bench
         self._ends = ends
+        self._own_slots = dict(slots)
         self._queues = {queue: Slots(limit) for queue, limit in slots.items()}
         self._lanes: dict[str, tuple[str, Slots]] = {}
         self._start_planned = False
         self._ended = 0
+        self._ended_before = 0
         self._measured_at = bench.runtime.monotonic()
         self._rate = 0.0
         self._executing: dict[UUID, Attempt] = {}
         """What really runs, with a valid claim or not; a thread that was given up is in it."""
         self.held: dict[UUID, Attempt] = {}
+        self.kept_back: dict[str, int] = {}
+        """Room in queues that is not for everybody: a suspect waits for it."""
         self.on_room: Callable[[], None] = lambda: None
 
     # Capacity
 
     def rooms(self) -> dict[str, int]:
         """Return how many more claims each queue can take."""
+        rooms = self.all_rooms()
+        for queue, kept in self.kept_back.items():
+            rooms[queue] = max(rooms[queue] - kept, 0)
+        return rooms
+
+    def all_rooms(self) -> dict[str, int]:
+        """Return the same with what is kept back."""
         prefetch = int(self._ending_rate() * PREFETCH_SECONDS)
         return {queue: max(slots.room(prefetch), 0) for queue, slots in self._queues.items()}
 
@@ -68,9 +79,19 @@ class Dispatcher:
         return sum(slots.busy for slots in self._queues.values())
 
     @property
+    def ended(self) -> int:
+        """How many jobs have run here."""
+        return self._ended_before + self._ended
+
+    @property
+    def slots(self) -> int:
+        """How many jobs may run at once."""
+        return sum(slots.limit for slots in self._queues.values())
+
+    @property
     def load(self) -> float:
         """The share of the slots that is busy."""
-        return self.busy / max(sum(slots.limit for slots in self._queues.values()), 1)
+        return self.busy / max(self.slots, 1)
 
     def _ending_rate(self) -> float:
         """Return how many jobs a second have been ending lately."""
@@ -78,8 +99,16 @@ class Dispatcher:
         passed = now - self._measured_at
         if passed >= PREFETCH_SECONDS:
             self._rate = self._ended / passed
+            self._ended_before += self._ended
             self._ended, self._measured_at = 0, now
         return self._rate
+
+    def resize(self, slots: Mapping[str, int]) -> None:
+        """Let these queues have that many slots, and the others their own again."""
+        for queue, limit in self._own_slots.items():
+            self._queues[queue].limit = slots.get(queue, limit)
+        self._start_waiting()
+        self.on_room()
 
     # The life of an attempt
 
@@ -144,6 +173,10 @@ class Dispatcher:
         if slots.waiting and not self._start_planned:
             self._start(slots.waiting.popleft(), slots)
         self.on_room()
+
+    def executing(self) -> list[Attempt]:
+        """Return what really runs; safe to call from another thread."""
+        return list(self._executing.values())
 
     def forget(self, job_id: UUID, attempt: Attempt) -> None:
         """The end of a claim is written, or will never be: it is not held any more."""

@@ -12,11 +12,20 @@ from typing import Any, Final, Protocol
 from uuid import UUID
 
 from detent._engine.attempt import Attempt, Stop, encode_result
-from detent._engine.failure import MESSAGE_LIMIT, describe, encode_error
+from detent._engine.call import call, start_timer
+from detent._engine.failure import encode_error
 from detent.context import JobContext, bind
 from detent.control_flow import Fail, RetryAfter, Snooze
-from detent.errors import InvalidArguments, InvalidJob, JobCanceled, JobTimeout, StoreError
+from detent.errors import (
+    ExecutorUnavailable,
+    InvalidArguments,
+    InvalidJob,
+    JobCanceled,
+    JobTimeout,
+    StoreError,
+)
 from detent.events import (
+    ExecutorTrouble,
     JobDied,
     JobRetrying,
     JobSnoozed,
@@ -26,20 +35,21 @@ from detent.events import (
     JobWasCanceled,
     ResultDropped,
     StoreTrouble,
-    StuckThread,
     TaskUnknown,
 )
+from detent.model.failure import MESSAGE_LIMIT, describe
 from detent.model.job import Completion, Settlement
 from detent.model.outcome import Decision, Ending, Outcome, decide
 from detent.model.retry import JITTER_BITS, NO_RETRY, Retry
 from detent.model.state import State
 from detent.model.text import storable
 from detent.options import read_options
-from detent.spi.executor import Call
 from detent.tasks import Task
 
 # After this long a job comes back whose payload could not be loaded.
 LOAD_AGAIN: Final = timedelta(seconds=1)
+# And after this long one that its executor could not begin; another node may be luckier.
+BEGIN_AGAIN: Final = timedelta(seconds=5)
 _SUCCEEDED: Final = Outcome(Ending.SUCCEEDED)
 
 
@@ -94,17 +104,18 @@ async def _run(attempt: Attempt) -> Outcome:
             # The store's trouble is not the task's: nothing is charged.
             bench.bus.emit(StoreTrouble("loading", str(error), LOAD_AGAIN.total_seconds()))
             return Outcome(Ending.SNOOZED, wait=LOAD_AGAIN)
-    if attempt.stop is not None:
+    if attempt.stop is not None or not bench.may_run():
+        # A process that was stopped may have lost its claims before it could notice.
         return _stopped(attempt)
     positional, keywords = _decode(attempt, task, args)
     attempt.started = bench.runtime.monotonic()
-    _start_timer(attempt, task)
+    start_timer(attempt, task)
     if bench.bus.wants(JobStarted):
         bench.bus.emit(JobStarted(*_who(attempt)))
     if task.options_declared.executor == "async" and not bench.middleware:
         value = await task.function(*positional, **keywords)
     else:
-        value = await _call(attempt, task, positional, keywords)
+        value = await call(attempt, task, args, positional, keywords)
     if attempt.stop is not None and attempt.stop is not Stop.DRAIN and not attempt.completed:
         return _stopped(attempt)
     if not attempt.completed:
@@ -124,49 +135,6 @@ def _decode(
         return task.signature.decode(codec, args, context)
     except InvalidArguments as error:
         raise Fail(f"the arguments no longer fit the task: {error}") from error
-
-
-def _start_timer(attempt: Attempt, task: Task[..., Any]) -> None:
-    timeout = task.options_declared.timeout
-    if attempt.claim.options is not None:
-        stored = read_options(attempt.claim.options)
-        if stored.timeout is not None:
-            timeout = timedelta(seconds=stored.timeout)
-    if timeout is not None:
-        attempt.timeout = timeout.total_seconds()
-        attempt.timer = attempt.bench.runtime.later(
-            attempt.timeout, lambda: attempt.stop_for(Stop.TIMEOUT)
-        )
-
-
-async def _call(
-    attempt: Attempt, task: Task[..., Any], args: list[Any], kwargs: dict[str, Any]
-) -> Any:
-    """Make the call in its executor, through the middleware."""
-    bench = attempt.bench
-    name = task.options_declared.executor
-
-    async def proceed() -> Any:
-        if name == "async":
-            return await task.function(*args, **kwargs)
-        return await bench.executors[name].run(
-            Call(task.function, args, kwargs, lambda: _linger(attempt), attempt.free)
-        )
-
-    step = proceed
-    for middleware in reversed(bench.middleware):
-        step = _wrap(middleware, attempt, step)
-    return await step()
-
-
-def _wrap(middleware: Any, attempt: Attempt, step: Any) -> Any:
-    return lambda: middleware(JobContext(attempt), step)
-
-
-def _linger(attempt: Attempt) -> None:
-    """A thread goes on although nobody waits for it."""
-    attempt.lingering = True
-    attempt.bench.bus.emit(StuckThread(attempt.claim.id, attempt.claim.task, attempt.node_id))
 
 
 def _keep_result(attempt: Attempt, task: Task[..., Any], value: Any) -> None:
@@ -198,6 +166,8 @@ def _outcome_of(attempt: Attempt, error: BaseException) -> Outcome:
             attempt.task.uncancel()
         return _stopped(attempt)
     match error:
+        case ExecutorUnavailable():
+            return _not_begun(attempt, error)
         case Snooze():
             return Outcome(Ending.SNOOZED, wait=error.wait)
         case RetryAfter():
@@ -208,6 +178,22 @@ def _outcome_of(attempt: Attempt, error: BaseException) -> Outcome:
             return Outcome(Ending.CANCELED, reason=error.reason)
         case _:
             return Outcome(Ending.FAILED, error)
+
+
+def _not_begun(attempt: Attempt, error: ExecutorUnavailable) -> Outcome:
+    """Let a job come back that could not be begun: the executor's trouble is not the task's."""
+    executor = "" if attempt.job_task is None else attempt.job_task.options_declared.executor
+    attempt.bench.bus.emit(
+        ExecutorTrouble(
+            attempt.claim.id,
+            attempt.claim.task,
+            executor,
+            attempt.node_id,
+            str(error),
+            BEGIN_AGAIN.total_seconds(),
+        )
+    )
+    return Outcome(Ending.SNOOZED, wait=BEGIN_AGAIN)
 
 
 def _report(attempt: Attempt, outcome: Outcome, ends: Ends) -> None:

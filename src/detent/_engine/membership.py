@@ -5,10 +5,13 @@ thirds of its lease must assume that others will soon take its jobs, and stops f
 """
 
 import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 from uuid import UUID
 
+from detent._engine.maintenance.rescue import LeaseNews
 from detent.config import ClusterConfig
 from detent.errors import StoreError
 from detent.events import Bus, ClockSkew
@@ -44,9 +47,16 @@ class Membership:
         self._dead = False
         self._store_time = datetime.min.replace(tzinfo=UTC)
         self.identity = identity
-        self.nodes = 1
-        """How many nodes were active at the last beat."""
         self.skew = timedelta(0)
+        self.draining = False
+        """Whether somebody wants this node to drain."""
+        self.slots: Mapping[str, int] = {}
+        """What was said for all nodes about the slots of queues."""
+        self.beside: Callable[[], Coroutine[Any, Any, None]] | None = None
+        """What else is to be done on the thread of the heartbeat, for as long as it beats."""
+        self.load: Callable[[], Mapping[str, float]] = dict
+        self.on_news: Callable[[LeaseNews], None] = lambda _news: None
+        """Both are called on the thread of the heartbeat."""
 
     @property
     def incarnation(self) -> UUID:
@@ -87,6 +97,7 @@ class Membership:
         trust = self._config.lease.total_seconds() * TRUST
         # A beat that gets no answer must leave time for another before the trust ends.
         patience = min(interval, (trust - interval) / 2)
+        beside = self._begin_beside()
         try:
             while not self._dead:
                 pause = interval * self._runtime.uniform(0.9, 1.0)
@@ -99,17 +110,37 @@ class Membership:
                     pause = interval * RETRY
                 await self._runtime.sleep(pause)
         finally:
+            if beside is not None:
+                beside.cancel()
             await self._store.close()
+
+    def _begin_beside(self) -> Any:
+        if self.beside is None:
+            return None
+        return self._runtime.spawn(self.beside(), "detent-beside-heartbeat")
+
+    async def ask(self, patience: float) -> None:
+        """Hear now what the next heartbeat would bring; trouble with the store is left to it.
+
+        Whoever asks also watches over the lease, and must not wait for long.
+        """
+        with contextlib.suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(patience):
+                await self._beat()
 
     async def _beat(self) -> None:
         before = self._runtime.monotonic()
-        beat = await self._store.beat(self.incarnation, self._config.lease)
+        beat = await self._store.beat(self.incarnation, self._config.lease, self.load())
         if not beat.alive:
             self._dead = True
             return
-        # The lease counts from when the store read its clock, which is not before we asked.
-        self._renewed = before
-        self.nodes = beat.nodes
+        # The lease counts from when the store read its clock, which is not before we asked. An
+        # answer that waited for a blocked loop does not undo what the thread has heard since.
+        self._renewed = max(self._renewed, before)
+        self.draining = beat.draining
+        self.slots = beat.slots
+        now = self._runtime.monotonic()
+        self.on_news(LeaseNews(now, None if beat.next_end is None else now + beat.next_end))
         self._measure(beat.now)
 
     def store_time(self) -> datetime:

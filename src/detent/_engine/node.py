@@ -1,34 +1,25 @@
-"""One node: its services wired together, its start, its drain and its end."""
+"""One node: its start, its watch over its lease, its drain and its end."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
+from uuid import UUID
 
-from detent._engine.adopt import Adopter
-from detent._engine.attempt import Stop, Workbench
-from detent._engine.claim import Claimer
-from detent._engine.dispatch import Dispatcher
-from detent._engine.failure import describe
-from detent._engine.finish import Finisher
-from detent._engine.look import Looker
+from detent._engine.attempt import Stop
+from detent._engine.crew import Crew, NodeParts
+from detent._engine.listen import Listener
 from detent._engine.membership import Membership
-from detent._engine.reconcile import Reconciler
-from detent._engine.scribe import Scribe
 from detent._engine.service import Service
-from detent._engine.signals import SignalReader
 from detent._engine.wakeup import Wakeup
-from detent.config import Config
 from detent.errors import StoreError
-from detent.events import Bus, HookFailed, NodeDraining, NodeFenced, NodeStarted, NodeStopped
-from detent.spi.codec import Codec
-from detent.spi.executor import Executor
-from detent.spi.middleware import Middleware
-from detent.spi.notifier import Notifier, SignalHint, Wake
-from detent.spi.runtime import Runtime
-from detent.spi.store import NodeIdentity, Store
-from detent.tasks import Registry
+from detent.events import HookFailed, NodeDraining, NodeFenced, NodeStarted, NodeStopped
+from detent.model.failure import describe
+from detent.spi.notifier import EVERYONE, SignalHint, Wake
+from detent.spi.store import NodeIdentity
+
+__all__ = ["Node", "NodeParts"]
 
 # How often the lease is looked at, as a share of it.
 WATCH: Final = 1 / 30
@@ -36,89 +27,38 @@ WATCH: Final = 1 / 30
 STOP_GRACE: Final = 5.0
 FLUSH_LIMIT: Final = 10.0
 
-Hook = Callable[[], Awaitable[None] | None]
-
-
-@dataclass(frozen=True, slots=True)
-class NodeParts:
-    """What a node is made from."""
-
-    runtime: Runtime
-    bus: Bus
-    store: Store
-    notifier: Notifier | None
-    registry: Registry
-    config: Config
-    identity: NodeIdentity
-    codecs: Mapping[str, Codec]
-    executors: Mapping[str, Executor]
-    middleware: Sequence[Middleware] = ()
-    hooks: Mapping[str, Sequence[Hook]] = field(default_factory=dict)
-
 
 class Node:
     """A running node."""
 
     def __init__(self, parts: NodeParts) -> None:
         self._parts = parts
-        runtime, bus, store, config = parts.runtime, parts.bus, parts.store, parts.config
-        self._runtime, self._bus = runtime, bus
-        self._membership = Membership(runtime, bus, store, parts.identity, config.cluster)
-        self._scribe = Scribe(runtime, bus, store)
-        bench = Workbench(
-            runtime=runtime,
-            bus=bus,
-            registry=parts.registry,
-            claims=store,
-            contexts=store,
-            codecs=parts.codecs,
-            executors=parts.executors,
-            middleware=parts.middleware,
-            limits=config.limits,
-            scribe=self._scribe,
-        )
-        self._finisher = Finisher(runtime, bus, store, store)
-        self._dispatcher = Dispatcher(bench, self._finisher, config.node.slots())
-        self._claimer = Claimer(
-            runtime,
-            bus,
-            store,
-            dispatcher=self._dispatcher,
-            config=config.node,
-            polling=config.polling,
-            boost_interval=config.store.priority_boost_interval,
-        )
-        self._looker = Looker(runtime, bus, store, self._claimer)
-        self._signals = SignalReader(
-            runtime, bus, store, self._dispatcher, config.node.signal_interval.total_seconds()
-        )
-        self._reconciler = Reconciler(
-            runtime,
-            bus,
-            store,
-            self._dispatcher,
-            self._claimer,
-            config.node.reconcile_interval.total_seconds(),
-        )
-        self._adopter = Adopter(runtime, bus, store, parts.registry, self._claimer.look_anew)
+        self._runtime, self._bus = parts.runtime, parts.bus
+        self._crew = Crew(parts)
+        self._membership = self._member(parts.identity)
+        self._crew.claimer.may_claim = self._may_claim
+        self._crew.bench.may_run = self._has_lease
+        self._crew.claimer.store_time = self._store_time
+        self._crew.finisher.on_flushed = self._flushed
         self._tasks: dict[str, Any] = {}
-        self._quiet = Wakeup(runtime)
-        self._stop_asked = Wakeup(runtime)
+        self._quiet = Wakeup(self._runtime)
+        self._called = Wakeup(self._runtime)
+        self._slots: Mapping[str, int] = {}
+        self._stop_asked = Wakeup(self._runtime)
         self._stopping = False
         self._hurry = False
         self._draining = asyncio.Lock()
         self._stopped = asyncio.Event()
-        self._wire()
 
-    def _wire(self) -> None:
-        """Let the parts know each other, by the few calls they need."""
-        self._finisher.forget = self._dispatcher.forget
-        self._finisher.on_flushed = self._flushed
-        self._finisher.on_requeued = self._claimer.wake
-        self._dispatcher.on_room = self._claimer.room_came
-        self._claimer.may_claim = self._may_claim
-        self._claimer.store_time = self._store_time
-        self._claimer.on_lost_reply = self._reconciler.wake
+    def _member(self, identity: NodeIdentity) -> Membership:
+        """Return a place in the cluster, not yet taken."""
+        parts, crew = self._parts, self._crew
+        member = Membership(self._runtime, self._bus, parts.store, identity, parts.config.cluster)
+        member.load = lambda: {**crew.load(), **parts.load()}
+        member.on_news = crew.rescuer.hear
+        if crew.watchdog is not None:
+            member.beside = crew.watchdog.look_on
+        return member
 
     @property
     def identity(self) -> NodeIdentity:
@@ -128,17 +68,21 @@ class Node:
     @property
     def busy(self) -> int:
         """How many jobs run."""
-        return self._dispatcher.busy
+        return self._crew.dispatcher.busy
 
     def _may_claim(self) -> bool:
-        return not self._finisher.overloaded and self._membership.trouble() is None
+        return not self._crew.finisher.overloaded and self._has_lease()
+
+    def _has_lease(self) -> bool:
+        return self._membership.trouble() is None
 
     def _store_time(self) -> datetime:
+        # The membership of the moment: after a fence it is another one.
         return self._membership.store_time()
 
     def _flushed(self) -> None:
-        self._claimer.room_came()
-        if not self._dispatcher.held:
+        self._crew.room_came()
+        if not self._crew.dispatcher.held:
             self._quiet.set()
 
     # Start
@@ -147,49 +91,45 @@ class Node:
         """Join the cluster and begin to work."""
         await self._run_hooks("start")
         await self._membership.join()
-        self._identify()
-        for service in self._services():
+        await self._bury_predecessors()
+        self._crew.work_for(self._membership.incarnation)
+        for service in self._crew:
             self._spawn(service)
         if self._parts.notifier is not None and self._parts.config.wakeup.enabled:
-            listen = self._parts.notifier.listen(self._receive)
-            self._tasks["listener"] = self._runtime.spawn(listen, "detent-listener")
+            listener = Listener(self._runtime, self._bus, self._parts.notifier, self._receive)
+            listener.on_change = self._crew.claimer.rely_on_wakeups
+            self._tasks["listener"] = self._runtime.spawn(listener.run(), "detent-listener")
+        else:
+            self._crew.claimer.rely_on_wakeups(False)
         self._tasks["watch"] = self._runtime.spawn(self._watch(), "detent-watch")
         self._bus.emit(
             NodeStarted(self.identity.incarnation, self.identity.name, self.identity.queues)
         )
         await self._run_hooks("ready")
 
-    def _services(self) -> tuple[Service, ...]:
-        return (
-            self._finisher,
-            self._scribe,
-            self._claimer,
-            self._looker,
-            self._signals,
-            self._reconciler,
-            self._adopter,
-        )
+    async def _bury_predecessors(self) -> None:
+        """Declare nodes dead whose process is known to have ended; the rescuer's first look
+        takes their jobs.
+        """
+        store, mine = self._parts.store, self._membership.incarnation
+        gone = [
+            node.incarnation
+            for node in await store.nodes()
+            if node.state != "dead" and node.incarnation != mine and self._parts.is_gone(node)
+        ]
+        if gone:
+            await store.declare_dead(gone, "its process had ended when another one started")
 
     def _spawn(self, service: Service) -> None:
         self._tasks[service.name] = self._runtime.spawn(service.run(), f"detent-{service.name}")
 
-    def _identify(self) -> None:
-        """Tell the services in whose name they work."""
-        incarnation = self._membership.incarnation
-        for part in (
-            self._claimer,
-            self._finisher,
-            self._scribe,
-            self._signals,
-            self._reconciler,
-        ):
-            part.node_id = incarnation
-
     def _receive(self, wakes: Sequence[Wake]) -> None:
-        mine = self._membership.incarnation
-        if any(isinstance(wake, SignalHint) and wake.node == mine for wake in wakes):
-            self._signals.wake()
-        self._claimer.receive(wakes)
+        meant = (self._membership.incarnation, EVERYONE)
+        if any(isinstance(wake, SignalHint) and wake.node in meant for wake in wakes):
+            # For its jobs, or for the node itself.
+            self._crew.signals.wake()
+            self._called.set()
+        self._crew.receive(wakes)
 
     # Watching over the lease
 
@@ -197,44 +137,58 @@ class Node:
         """Stop everything when the lease is lost, and join again under a new incarnation."""
         pause = self._parts.config.cluster.lease.total_seconds() * WATCH
         while True:
+            if await self._called.wait(pause):
+                await self._membership.ask(pause)
+            if self._membership.slots != self._slots:
+                self._slots = self._membership.slots
+                self._crew.dispatcher.resize(self._slots)
             trouble = self._membership.trouble()
             if trouble is not None:
                 await self._fence(trouble)
-            await self._runtime.sleep(pause)
+            elif not self._stopping and (self._membership.draining or self._has_had_enough()):
+                self.stop()
+
+    def _has_had_enough(self) -> bool:
+        """Tell whether the process is to be replaced by a fresh one."""
+        config = self._parts.config.node
+        if config.max_jobs is not None and self._crew.dispatcher.ended >= config.max_jobs:
+            return True
+        return config.max_rss is not None and self._parts.load().get("rss", 0) > config.max_rss
 
     async def _fence(self, reason: str) -> None:
         """Drop all work: others may have it by now. Nothing of it is written any more."""
         old = self._membership
         self._bus.emit(NodeFenced(old.incarnation, reason))
-        self._claimer.node_id = self._finisher.node_id = self._scribe.node_id = None
-        self._signals.node_id = self._reconciler.node_id = None
-        self._finisher.abandon()
-        self._dispatcher.abandon()
-        self._scribe.forget()
-        self._claimer.floors.forget()
+        self._crew.abandon()
         # A drain need not wait any longer for what is no longer here.
         self._quiet.set()
         await old.stop()
         pause = 0.5
         while True:
-            identity = replace(old.identity, incarnation=self._runtime.new_id())
-            fresh = Membership(
-                self._runtime,
-                self._bus,
-                self._parts.store,
-                identity,
-                self._parts.config.cluster,
-            )
+            fresh = self._member(replace(old.identity, incarnation=self._runtime.new_id()))
             try:
+                await self._retire(old, reason)
+                if self._draining.locked():
+                    return  # nobody will work under a new name any more
                 await fresh.join()
             except StoreError:
                 await self._runtime.sleep(pause * self._runtime.uniform(0.5, 1.0))
                 pause = min(pause * 2, 10.0)
                 continue
             self._membership = fresh
-            self._identify()
-            self._claimer.wake()
+            self._crew.work_for(fresh.incarnation)
+            self._crew.claimer.wake()
             return
+
+    async def _retire(self, old: Membership, reason: str) -> None:
+        """Give back what the old incarnation held, unless others have it by now.
+
+        Nothing is held against these jobs: they were stopped, and nobody crashed.
+        """
+        await self._release_all(old.incarnation)
+        await self._parts.store.declare_dead([old.incarnation], reason)
+        # A claim that was on its way until then is found now, and not by the next sweep.
+        self._crew.rescuer.wake()
 
     # End
 
@@ -245,6 +199,7 @@ class Node:
         self._stop_asked.set()
         if self._hurry:
             self._quiet.set()
+            self._crew.daemons.hurry()
 
     async def wait_stopped(self) -> None:
         """Wait until the node was asked to stop, drain it, and return when it is gone."""
@@ -259,18 +214,23 @@ class Node:
 
     async def _drain(self) -> None:
         await self._run_hooks("drain")
-        self._bus.emit(NodeDraining(self.identity.incarnation, self._dispatcher.busy))
-        await self._end(self._claimer, self._looker, self._adopter)
-        await self._try(self._parts.store.drain(self.identity.incarnation))
-        released = self._dispatcher.release_waiting()
+        self._bus.emit(NodeDraining(self.identity.incarnation, self._crew.dispatcher.busy))
         limit = self._parts.config.node.drain_timeout.total_seconds()
+        grace = 0.0 if self._hurry else limit
+        winding_down = self._runtime.spawn(self._crew.daemons.wind_down(grace), "detent-wind-down")
+        await self._end(*self._crew.claiming)
+        await self._try(self._crew.stop_leading())
+        await self._try(self._parts.store.drain(self.identity.incarnation))
+        released = self._crew.dispatcher.release_waiting()
         await self._wait_quiet(limit, unless_hurried=True)
-        stopped = self._dispatcher.stop_all(Stop.DRAIN)
+        stopped = self._crew.dispatcher.stop_all(Stop.DRAIN)
         # Also for those that have ended: what is not written yet would be done again.
         await self._wait_quiet(STOP_GRACE)
         # Those that would not stop are given back as well; they are among the stopped.
         await self._give_back_the_rest()
         released += stopped
+        await winding_down
+        await self._try(self._crew.elector.retire())
         await self._leave()
         self._bus.emit(NodeStopped(self.identity.incarnation, released))
         await self._run_hooks("stop")
@@ -279,20 +239,20 @@ class Node:
     async def _wait_quiet(self, limit: float, *, unless_hurried: bool = False) -> None:
         """Wait until nothing is held any more, or the limit, or until we are told to hurry."""
         ends_at = self._runtime.monotonic() + limit
-        while self._dispatcher.held and (left := ends_at - self._runtime.monotonic()) > 0:
+        while self._crew.dispatcher.held and (left := ends_at - self._runtime.monotonic()) > 0:
             if unless_hurried and self._hurry:
                 return
             await self._quiet.wait(left)
 
     async def _give_back_the_rest(self) -> None:
         """Release the claims of what would not stop; what it writes later is refused."""
-        self._dispatcher.abandon()
-        self._finisher.abandon()
-        await self._try(self._release_all())
+        self._crew.dispatcher.abandon()
+        self._crew.finisher.abandon()
+        await self._try(self._release_all(self.identity.incarnation))
 
-    async def _release_all(self) -> None:
-        """Release every claim in this node's name, those too whose reply was lost."""
-        node, store = self.identity.incarnation, self._parts.store
+    async def _release_all(self, node: UUID) -> None:
+        """Release every claim in a name of this node, those too whose reply was lost."""
+        store = self._parts.store
         claims = await store.claims_of(node)
         if claims:
             await store.release_claims(node, claims)
@@ -303,10 +263,13 @@ class Node:
             task = self._tasks.pop(name, None)
             if task is not None:
                 task.cancel()
-        await self._end(self._signals, self._reconciler, self._scribe, self._finisher)
+        await self._end(*self._crew.lasting, self._crew.scribe, self._crew.finisher)
         await self._try(self._membership.leave())
-        for executor in self._parts.executors.values():
-            await executor.close()
+        for name, executor in self._parts.executors.items():
+            try:
+                await executor.close()
+            except Exception as error:  # noqa: BLE001  somebody's own must not keep us here
+                self._bus.emit(HookFailed(f"{name}.close()", describe(error)))
 
     async def _end(self, *services: Service) -> None:
         for service in services:

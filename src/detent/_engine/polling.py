@@ -15,7 +15,8 @@ class Polling:
     After a wake-up polls come in a burst until some of them were empty. Otherwise the pause
     doubles while polls come back nearly empty and halves while they come back nearly full,
     between the minimum and the maximum; a node that is busy anyway polls less. After a minute
-    without work it waits longest: wake-ups still reach it.
+    without work it waits longest: wake-ups still reach it. Where they do not, it is alone, and
+    never waits longer than the maximum.
     """
 
     def __init__(self, config: PollingConfig, now: float) -> None:
@@ -24,6 +25,7 @@ class Polling:
         self._pause = config.minimum.total_seconds()
         self._burst_left = config.burst_polls
         self._last_work = now
+        self.alone = False
 
     def woken(self) -> None:
         """A wake-up came: poll in a burst."""
@@ -45,7 +47,7 @@ class Polling:
         pause = self._pause
         self._shares.append(taken / asked if asked else 0.0)
         self._adapt()
-        if now - self._last_work >= config.deep_idle_after.total_seconds():
+        if not self.alone and now - self._last_work >= config.deep_idle_after.total_seconds():
             return config.deep_idle.total_seconds()
         return min(pause * (1.0 + load), config.maximum.total_seconds())
 

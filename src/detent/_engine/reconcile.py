@@ -1,5 +1,6 @@
 """Gives back claims in this node's name that it does not know of: their reply was lost."""
 
+from typing import Final
 from uuid import UUID
 
 from detent._engine.claim import Claimer
@@ -8,6 +9,10 @@ from detent._engine.service import Service
 from detent.events import Bus, ClaimsReconciled
 from detent.spi.runtime import Runtime
 from detent.spi.store import NodeStore
+
+# After trouble it compares more than once: the server may still be at work on a claim whose
+# connection is gone, and have it ready only after the first look.
+LOOKS_AFTER_TROUBLE: Final = (1.0, 5.0)
 
 
 class Reconciler(Service):
@@ -29,11 +34,14 @@ class Reconciler(Service):
         self._dispatcher = dispatcher
         self._claimer = claimer
         self._interval = interval
+        self._looks: tuple[float, ...] = ()
         self.node_id: UUID | None = None
 
     async def run_once(self) -> float:
         """Compare once; not while a claim is on its way, whose jobs we would not know yet."""
         node = self.node_id
+        if self.woken:
+            self._looks = LOOKS_AFTER_TROUBLE
         if node is None:
             return 1.0
         async with self._claimer.claiming:
@@ -46,5 +54,11 @@ class Reconciler(Service):
             ]
         if unknown and self.node_id == node:
             released = await self._store.release_claims(node, unknown)
-            self.bus.emit(ClaimsReconciled(node, released))
+            # Somebody may have been faster: the rescue, or an end that was on its way.
+            if released:
+                self.bus.emit(ClaimsReconciled(node, released))
+        if self._looks:
+            pause, *rest = self._looks
+            self._looks = tuple(rest)
+            return pause
         return self._interval

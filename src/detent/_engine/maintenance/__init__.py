@@ -1,0 +1,1 @@
+"""Chores: each bounded, safe to run twice, and done by whichever node comes first."""

@@ -1,0 +1,167 @@
+"""`detent node --processes N`: several nodes under one parent, which replaces those that end.
+
+The parent runs no jobs. It sees a child die at once, and tells the cluster, so that the child's
+jobs need not wait for its lease.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import random
+import signal
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from detent.app import App
+from detent.errors import StoreError
+
+# The child's end of a pipe that breaks when the parent is gone.
+LIFELINE: Final = "DETENT_LIFELINE"
+FIRST_PAUSE: Final = 0.5
+LONGEST_PAUSE: Final = 30.0
+# A child that ran this long is not failing again and again.
+HEALTHY: Final = 30.0
+# Beyond the drain, a child gets this long to end.
+KILL_AFTER: Final = 15.0
+PARENTS: Final = ("--processes", "--name")
+
+log = logging.getLogger("detent.supervisor")
+
+
+class Supervisor:
+    """Keeps a number of node processes running until told to stop."""
+
+    def __init__(self, app: App, command: Sequence[str], names: Sequence[str]) -> None:
+        self._app = app
+        self._command = command
+        self._names = names
+        self._children: dict[str, asyncio.subprocess.Process] = {}
+        self._stopping = asyncio.Event()
+        self._signals = 0
+
+    async def run(self) -> None:
+        """Run until told to stop, and until all children have ended."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        reading, writing = os.pipe()
+        try:
+            async with asyncio.TaskGroup() as group:
+                for name in self._names:
+                    group.create_task(self._keep(name, reading))
+        finally:
+            os.close(writing)
+            os.close(reading)
+            await self._app.close()
+
+    def stop(self) -> None:
+        """Let the children drain; a second time, without waiting."""
+        self._signals += 1
+        self._stopping.set()
+        for child in self._children.values():
+            with contextlib.suppress(ProcessLookupError):
+                child.send_signal(signal.SIGTERM)
+
+    async def _keep(self, name: str, lifeline: int) -> None:
+        """Start a child, and another one each time it ends."""
+        pause = FIRST_PAUSE
+        loop = asyncio.get_running_loop()
+        while not self._stopping.is_set():
+            started = loop.time()
+            child = self._children[name] = await self._start(name, lifeline)
+            code = await self._wait(child)
+            del self._children[name]
+            if code == 0:
+                # It left in peace: told to, or to be replaced by a fresh one.
+                pause = FIRST_PAUSE
+                continue
+            await self._bury(child.pid, code)
+            if loop.time() - started > HEALTHY:
+                pause = FIRST_PAUSE
+            if not self._stopping.is_set():
+                wait = pause * random.uniform(0.8, 1.0)
+                log.warning("node %s %s; starting another in %.1f s", name, _how(code), wait)
+                await self._rest(wait)
+                pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def _start(self, name: str, lifeline: int) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "detent",
+            *self._command,
+            "--name",
+            name,
+            env={**os.environ, LIFELINE: str(lifeline)},
+            pass_fds=(lifeline,),
+            # Ctrl-C is for the parent, which passes it on once.
+            start_new_session=True,
+        )
+
+    async def _wait(self, child: asyncio.subprocess.Process) -> int:
+        """Return the exit code of a child; one that does not end when told to is killed."""
+        ended = asyncio.ensure_future(child.wait())
+        told = asyncio.ensure_future(self._stopping.wait())
+        await asyncio.wait((ended, told), return_when=asyncio.FIRST_COMPLETED)
+        told.cancel()
+        if not ended.done():
+            drain = self._app.config.node.drain_timeout.total_seconds()
+            await asyncio.wait((ended,), timeout=drain + KILL_AFTER)
+            if not ended.done():
+                log.error("node process %d did not end; killing it", child.pid)
+                child.kill()
+        return await ended
+
+    async def _bury(self, pid: int, code: int) -> None:
+        """Tell the cluster of a death, and give the jobs back at once."""
+        nodes, host = self._app.nodes, socket.gethostname()
+        try:
+            dead = [
+                node.incarnation
+                for node in await nodes.list()
+                if (node.host, node.pid) == (host, pid) and node.state != "dead"
+            ]
+            if not dead:
+                return
+            rescued = await nodes.bury(dead, f"its process {_how(code)}")
+        except StoreError as error:
+            log.warning("could not tell the cluster that process %d ended: %s", pid, error)
+        else:
+            log.warning("gave back %d jobs of process %d, which %s", rescued, pid, _how(code))
+
+    async def _rest(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+
+
+def _how(code: int) -> str:
+    if code < 0:
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"ended with code {code}"
+
+
+def names_for(base: str, count: int) -> list[str]:
+    """Return a name for each of several nodes on one machine."""
+    return [f"{base}-{number}" for number in range(1, count + 1)]
+
+
+def command_of_child(arguments: Sequence[str]) -> list[str]:
+    """Return the command line of a child: that of the parent, for one node with another name."""
+    child: list[str] = []
+    skip = False
+    for argument in arguments:
+        flag, equals, _ = argument.partition("=")
+        if skip or flag in PARENTS:
+            skip = not skip and not equals
+            continue
+        child.append(argument)
+    return child
+
+
+def lifeline_of(environment: Mapping[str, str]) -> int | None:
+    """Return the file descriptor that breaks when the parent is gone, if there is a parent."""
+    value = environment.get(LIFELINE, "")
+    return int(value) if value.isdigit() else None

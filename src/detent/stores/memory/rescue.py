@@ -1,0 +1,132 @@
+"""Ending the claims of dead nodes, with the meaning that every other store must have."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from detent.model.job import Attempt, queue_of
+from detent.model.rescue import CRASHED, LostClaim, Verdict, evidence, is_suspect, judge
+from detent.model.state import State
+from detent.spi.rescue import DeadNode, Rescue, Rescued
+from detent.stores.memory.ending import end
+from detent.stores.memory.tables import CANCEL, Node, Outcome, Running, Tables
+
+DEAD = "dead"
+
+
+def rescue(tables: Tables, now: datetime, limit: int, max_crashes: int) -> Rescue:
+    """Declare expired nodes dead and take claims from the dead."""
+    expired = [
+        node for node in tables.nodes.values() if node.state != DEAD and node.lease_until <= now
+    ]
+    for node in expired:
+        _bury(tables, now, node, "its lease ran out")
+    living = {node.incarnation for node in tables.nodes.values() if node.state != DEAD}
+    lost = sorted(job_id for job_id, claim in tables.running.items() if claim.node not in living)
+    suspects = _suspects_by_node(tables, max_crashes)
+    jobs = [_rescue_one(tables, now, job_id, suspects, max_crashes) for job_id in lost[:limit]]
+    return Rescue(
+        [DeadNode(node.incarnation, node.name, node.host, node.pid) for node in expired], jobs
+    )
+
+
+def declare_dead(tables: Tables, now: datetime, nodes: Sequence[UUID], reason: str) -> int:
+    """Declare living nodes dead."""
+    found = [tables.nodes[node] for node in nodes if node in tables.nodes]
+    living = [node for node in found if node.state != DEAD]
+    for node in living:
+        _bury(tables, now, node, reason)
+    return len(living)
+
+
+def forget_nodes(tables: Tables, now: datetime, dead_for: timedelta, limit: int) -> int:
+    """Remove nodes that have been dead for long."""
+    holding = {claim.node for claim in tables.running.values()}
+    gone = [
+        node.incarnation
+        for node in sorted(tables.nodes.values())
+        if node.dead_at is not None
+        and node.dead_at <= now - dead_for
+        and node.incarnation not in holding
+    ][:limit]
+    for incarnation in gone:
+        del tables.nodes[incarnation]
+    return len(gone)
+
+
+def _bury(tables: Tables, now: datetime, node: Node, reason: str) -> None:
+    tables.nodes[node.incarnation] = node._replace(state=DEAD, dead_at=now, death=reason)
+
+
+def _suspects_by_node(tables: Tables, max_crashes: int) -> dict[UUID, int]:
+    counts: dict[UUID, int] = {}
+    for claim in tables.running.values():
+        if is_suspect(claim.place.crashes, max_crashes):
+            counts[claim.node] = counts.get(claim.node, 0) + 1
+    return counts
+
+
+def _rescue_one(
+    tables: Tables, now: datetime, job_id: UUID, suspects: dict[UUID, int], max_crashes: int
+) -> Rescued:
+    claim = tables.running[job_id]
+    lost = _lost(tables, job_id, claim, suspects.get(claim.node, 0))
+    verdict = judge(lost, max_crashes)
+    error = evidence(lost, verdict)
+    crash = Attempt(
+        number=claim.place.attempt,
+        generation=claim.place.generation,
+        kind=CRASHED,
+        node=claim.node,
+        started_at=claim.claimed_at,
+        ended_at=now,
+        error=error,
+    )
+    tables.attempts[job_id] = (*tables.attempts.get(job_id, ()), crash)
+    if verdict.state is State.PENDING:
+        del tables.running[job_id]
+        tables.progress.pop(job_id, None)
+        tables.ready[job_id] = claim.place._replace(crashes=verdict.crashes, lane=verdict.lane)
+    else:
+        end(tables, now, _outcome(now, lost, claim, verdict, error))
+    return Rescued(job_id, lost.task, lost.queue, claim.node, verdict.state, verdict.crashes)
+
+
+def _lost(tables: Tables, job_id: UUID, claim: Running, suspects: int) -> LostClaim:
+    node = tables.nodes.get(claim.node)
+    return LostClaim(
+        id=job_id,
+        fence=claim.fence,
+        node=claim.node,
+        task=tables.job[job_id].new.task,
+        queue=queue_of(claim.place.lane),
+        lane=claim.place.lane,
+        crashes=claim.place.crashes,
+        hooks=claim.place.hooks,
+        cancel_requested=(job_id, CANCEL) in tables.signals,
+        cancel_reason=tables.signals.get((job_id, CANCEL)),
+        suspects=suspects,
+        node_name=None if node is None else node.name,
+        host=None if node is None else node.host,
+        pid=None if node is None else node.pid,
+        claimed_at=claim.claimed_at,
+    )
+
+
+def _outcome(
+    now: datetime, lost: LostClaim, claim: Running, verdict: Verdict, error: bytes
+) -> Outcome:
+    failed = verdict.state is State.FAILED
+    return Outcome(
+        id=lost.id,
+        state=verdict.state,
+        generation=claim.place.generation,
+        attempt=claim.place.attempt,
+        finished_at=now,
+        fence=claim.fence,
+        node=claim.node,
+        started_at=claim.claimed_at,
+        duration=now - claim.claimed_at,
+        error=error if failed else None,
+        reason=None if failed else lost.cancel_reason,
+    )

@@ -1,0 +1,14 @@
+-- Declare nodes dead that somebody knows to be gone.
+-- $1 incarnations  $2 reason
+WITH gone AS (
+    -- FOR UPDATE: not while one of their claims is being made.
+    SELECT incarnation
+    FROM detent.detent_node
+    WHERE incarnation = ANY ($1::uuid[]) AND state <> 'dead'
+    ORDER BY incarnation
+    FOR UPDATE
+)
+UPDATE detent.detent_node
+SET state = 'dead', dead_at = clock_timestamp(), death = $2
+WHERE incarnation = ANY (ARRAY(SELECT incarnation FROM gone))
+RETURNING incarnation

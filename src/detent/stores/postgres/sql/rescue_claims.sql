@@ -1,0 +1,45 @@
+-- End claims of dead nodes: back to their old place, canceled, or failed; each crash is recorded.
+-- $1 id  $2 fence  $3 node  $4 task  $5 queue  $6 state  $7 crashes  $8 lane  $9 evidence
+-- $10 reason: one array each, sorted by id
+WITH gone AS (
+    DELETE FROM detent.detent_running AS running
+    USING unnest(
+        $1::uuid[], $2::bigint[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::integer[],
+        $8::text[], $9::bytea[], $10::text[]
+    ) AS said (id, fence, node, task, queue, state, crashes, lane, error, reason)
+    -- A range of one id: see settle_jobs.
+    WHERE running.id >= said.id AND running.id <= said.id
+        AND running.fence = said.fence AND running.node = said.node
+    RETURNING running.id, running.fence, running.node, running.claimed_at, running.due_at,
+        running.attempt, running.generation, running.priority, running.hooks, running.limits,
+        said.task, said.queue, said.state, said.crashes, said.lane, said.error, said.reason
+), ended AS (
+    INSERT INTO detent.detent_outcome (
+        id, generation, attempt, fence, finished_at, started_at, duration, node, state, task,
+        queue, error, reason
+    )
+    SELECT id, generation, attempt, fence, clock_timestamp(), claimed_at,
+        date_part('epoch', clock_timestamp() - claimed_at), node, state, task, queue,
+        CASE WHEN state = 'failed' THEN error END, reason
+    FROM gone
+    WHERE state <> 'pending'
+), back AS (
+    INSERT INTO detent.detent_ready (
+        id, due_at, attempt, generation, priority, crashes, hooks, lane, limits
+    )
+    SELECT id, due_at, attempt, generation, priority, crashes, hooks, lane, limits
+    FROM gone
+    WHERE state = 'pending'
+), tried AS (
+    INSERT INTO detent.detent_attempt (
+        id, generation, number, kind, node, started_at, ended_at, error
+    )
+    SELECT id, generation, attempt, 'crashed', node, claimed_at, clock_timestamp(), error
+    FROM gone
+), unsignaled AS (
+    DELETE FROM detent.detent_signal
+    WHERE id = ANY (ARRAY(SELECT id FROM gone WHERE state <> 'pending'))
+), progressed AS (
+    DELETE FROM detent.detent_progress WHERE id = ANY (ARRAY(SELECT id FROM gone))
+)
+SELECT id, task, queue, node, state, crashes, lane, priority, due_at FROM gone ORDER BY id

@@ -1,0 +1,286 @@
+"""What `RescueStore` promises: the jobs of dead nodes go on, and poison is found out."""
+
+import asyncio
+import json
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+
+from detent.model.rescue import suspect_lane
+from detent.model.state import State, Verb
+from detent.spi.rescue import Rescue
+from detent.spi.store import Change, LaneScan, Store
+from detent.testing.conformance.builders import (
+    HOUR,
+    claim_request,
+    completion,
+    new_id,
+    new_job,
+    unique,
+)
+from detent.testing.conformance.late import accepted_late_writes
+from detent.testing.conformance.steps import (
+    claimed,
+    claimed_ids,
+    enqueued,
+    held,
+    info,
+    joined,
+    place,
+    state_of,
+)
+
+MAX_CRASHES = 3
+NO_LEASE = timedelta(0)
+NOTHING = Rescue([], [])
+
+
+async def crash(store: Store, node: UUID) -> None:
+    """Let a node's lease run out, and rescue what it held."""
+    await store.beat(node, NO_LEASE)
+    await store.rescue(100, MAX_CRASHES)
+
+
+async def crashed_twice(store: Store, job_id: UUID) -> None:
+    """Make a suspect of a job that is pending."""
+    for _ in range(2):
+        node = await joined(store)
+        assert await claimed_ids(store, node) == [job_id]
+        await crash(store, node)
+
+
+async def claim_suspects(store: Store, node: UUID, limit: int = 1) -> list[UUID]:
+    scan = LaneScan(suspect_lane("default"), "default", limit)
+    claims = await store.claim_jobs(claim_request(node, scan, limit=limit))
+    return [claim.id for claim in claims]
+
+
+class RescueConformance:
+    """Expired leases, lost claims, suspects, and the dead."""
+
+    async def test_a_living_node_keeps_its_claims(self, store: Store) -> None:
+        node, claim = await held(store)
+        assert await store.rescue(100, MAX_CRASHES) == NOTHING
+        assert await store.claims_of(node) == [(claim.id, claim.fence)]
+
+    async def test_an_expired_node_dies_and_its_jobs_go_on(self, store: Store) -> None:
+        node, claim = await held(store)
+        await store.beat(node, NO_LEASE)
+        rescue = await store.rescue(100, MAX_CRASHES)
+        assert [dead.incarnation for dead in rescue.nodes] == [node]
+        (job,) = rescue.jobs
+        assert (job.id, job.node, job.state, job.crashes) == (claim.id, node, State.PENDING, 1)
+        assert (job.task, job.queue) == (claim.task, "default")
+        (dead,) = await store.nodes()
+        assert (dead.state, dead.death) == ("dead", "its lease ran out")
+        assert dead.dead_at is not None
+        assert await store.rescue(100, MAX_CRASHES) == NOTHING, "once"
+
+    async def test_every_late_write_of_the_dead_is_refused(self, store: Store) -> None:
+        node, claim = await held(store)
+        await crash(store, node)
+        await enqueued(store)
+        assert await accepted_late_writes(store, node, claim) == []
+        assert await state_of(store, claim.id) is State.PENDING
+
+    async def test_every_late_write_is_refused_while_the_next_owner_runs(
+        self, store: Store
+    ) -> None:
+        node, claim = await held(store)
+        await crash(store, node)
+        owner = await joined(store)
+        (valid,) = await claimed(store, owner)
+        assert await accepted_late_writes(store, node, claim) == []
+        assert await store.claims_of(owner) == [(claim.id, valid.fence)]
+        # Nor by the fence of the one with the name of the other.
+        for who, fence in ((owner, claim.fence), (node, valid.fence)):
+            assert await store.finish_jobs(who, [completion(claim._replace(fence=fence))]) == []
+        assert await store.finish_jobs(owner, [completion(valid)]) == [claim.id]
+
+    async def test_a_rescued_job_returns_to_its_old_place(self, store: Store) -> None:
+        first, second = await enqueued(store, new_job(), new_job())
+        node = await joined(store)
+        assert await claimed_ids(store, node, limit=1) == [first]
+        due_at = (await info(store, first)).due_at
+        await crash(store, node)
+        found = await info(store, first)
+        assert (found.state, found.due_at, found.attempt) == (State.PENDING, due_at, 1)
+        assert await claimed_ids(store, await joined(store)) == [first, second]
+
+    async def test_a_crash_is_an_attempt_that_is_not_charged(self, store: Store) -> None:
+        node, claim = await held(store)
+        await crash(store, node)
+        (tried,) = await store.attempts(claim.id)
+        assert (tried.kind, tried.number, tried.node) == ("crashed", 1, node)
+        assert tried.error is not None
+        error = json.loads(tried.error)
+        assert error["type"] == "NodeDied"
+        assert "host-1" in error["message"]
+        assert (await info(store, claim.id)).crashes == 1
+
+    async def test_claims_of_a_node_without_a_row_are_lost_too(self, store: Store) -> None:
+        node, claim = await held(store)
+        await crash(store, node)
+        again = await joined(store)
+        (claim,) = await claimed(store, again)
+        assert await store.declare_dead([again], "seen to die") == 1
+        rescue = await store.rescue(100, MAX_CRASHES)
+        assert (rescue.nodes, [job.id for job in rescue.jobs]) == ([], [claim.id])
+
+    async def test_a_rescue_is_paged(self, store: Store) -> None:
+        ids = await enqueued(store, *(new_job() for _ in range(5)))
+        node = await joined(store)
+        await claimed(store, node)
+        await store.beat(node, NO_LEASE)
+        pages = [[job.id for job in (await store.rescue(2, MAX_CRASHES)).jobs] for _ in range(4)]
+        assert [len(page) for page in pages] == [2, 2, 1, 0]
+        assert sorted(job_id for page in pages for job_id in page) == sorted(ids)
+
+    async def test_a_requested_cancel_is_carried_out(self, store: Store) -> None:
+        node, claim = await held(store)
+        await store.control_job(Verb.CANCEL, claim.id, Change(reason="enough"))
+        await store.beat(node, NO_LEASE)
+        (job,) = (await store.rescue(100, MAX_CRASHES)).jobs
+        assert job.state is State.CANCELED
+        found = await info(store, claim.id)
+        assert (found.state, found.reason) == (State.CANCELED, "enough")
+
+    async def test_the_end_of_a_keyed_job_releases_its_key(self, store: Store) -> None:
+        placed = await place(store, new_job(), unique("user-1"))
+        node = await joined(store)
+        assert await claimed_ids(store, node) == [placed.id]
+        await store.control_job(Verb.CANCEL, placed.id, Change())
+        await crash(store, node)
+        assert (await place(store, new_job(), unique("user-1"))).created
+
+    async def test_a_replacement_wakes_when_its_predecessor_is_rescued(self, store: Store) -> None:
+        old = await place(store, new_job(), unique("user-1"))
+        node = await joined(store)
+        assert await claimed_ids(store, node) == [old.id]
+        new = await place(store, new_job(), unique("user-1", "replace"))
+        assert await state_of(store, new.id) is State.WAITING
+        await crash(store, node)
+        assert await state_of(store, old.id) is State.CANCELED
+        assert await claimed_ids(store, await joined(store)) == [new.id]
+
+    # Suspects
+
+    async def test_after_its_second_crash_a_job_waits_among_the_suspects(
+        self, store: Store
+    ) -> None:
+        (job_id,) = await enqueued(store)
+        await crashed_twice(store, job_id)
+        found = await info(store, job_id)
+        assert (found.state, found.crashes, found.queue) == (State.PENDING, 2, "default")
+        assert found.needs == (), "the lane of suspects is nobody's capability"
+        node = await joined(store)
+        assert await claimed_ids(store, node) == []
+        assert await claim_suspects(store, node) == [job_id]
+        (queue,) = await store.queues()
+        assert (queue.name, queue.running) == ("default", 1)
+
+    async def test_the_third_crash_of_an_only_suspect_is_its_last(self, store: Store) -> None:
+        (job_id,) = await enqueued(store)
+        await crashed_twice(store, job_id)
+        node = await joined(store)
+        await claim_suspects(store, node)
+        await crash(store, node)
+        found = await info(store, job_id)
+        assert found.state is State.FAILED
+        assert found.error is not None
+        assert "only suspect" in json.loads(found.error)["message"]
+        assert [tried.kind for tried in await store.attempts(job_id)] == ["crashed"] * 3
+
+    async def test_among_several_suspects_none_is_charged(self, store: Store) -> None:
+        ids = await enqueued(store, new_job(), new_job())
+        for _ in range(2):
+            node = await joined(store)
+            assert await claimed_ids(store, node) == ids
+            await crash(store, node)
+        node = await joined(store)
+        assert await claim_suspects(store, node, limit=2) == ids
+        await crash(store, node)
+        for job_id in ids:
+            found = await info(store, job_id)
+            assert (found.state, found.crashes) == (State.PENDING, 2)
+
+    async def test_a_neighbour_that_is_no_suspect_is_not_failed(self, store: Store) -> None:
+        (job_id,) = await enqueued(store)
+        await crashed_twice(store, job_id)
+        (neighbour,) = await enqueued(store)
+        node = await joined(store)
+        await claim_suspects(store, node)
+        assert await claimed_ids(store, node) == [neighbour]
+        await crash(store, node)
+        assert await state_of(store, job_id) is State.FAILED
+        found = await info(store, neighbour)
+        assert (found.state, found.crashes) == (State.PENDING, 1)
+
+    async def test_a_failed_suspect_that_is_retried_begins_anew(self, store: Store) -> None:
+        (job_id,) = await enqueued(store)
+        await crashed_twice(store, job_id)
+        node = await joined(store)
+        await claim_suspects(store, node)
+        await crash(store, node)
+        await store.control_job(Verb.RETRY, job_id, Change())
+        assert (await info(store, job_id)).crashes == 0
+        assert await claimed_ids(store, await joined(store)) == [job_id]
+
+    # The dead
+
+    async def test_a_node_that_was_seen_to_die_is_dead_at_once(self, store: Store) -> None:
+        node, claim = await held(store)
+        assert await store.declare_dead([node, new_id()], "its process ended") == 1
+        assert await store.declare_dead([node], "again") == 0
+        (found,) = await store.nodes()
+        assert (found.state, found.death) == ("dead", "its process ended")
+        assert await store.finish_jobs(node, [completion(claim)]) == [claim.id], (
+            "until somebody takes the claim, it is valid"
+        )
+
+    async def test_the_long_dead_are_forgotten(self, store: Store) -> None:
+        node, _ = await held(store)
+        living = await joined(store)
+        await store.declare_dead([node], "gone")
+        assert await store.forget_nodes(NO_LEASE, 10) == 0, "its claim is still there"
+        await store.rescue(100, MAX_CRASHES)
+        assert await store.forget_nodes(HOUR, 10) == 0, "not yet"
+        assert await store.forget_nodes(NO_LEASE, 10) == 1
+        assert [found.incarnation for found in await store.nodes()] == [living]
+
+    async def test_a_beat_tells_when_the_next_lease_ends(self, store: Store) -> None:
+        node = await joined(store)
+        assert (await store.beat(node, HOUR)).next_end is None
+        other = await joined(store, timedelta(seconds=40))
+        next_end = (await store.beat(node, HOUR)).next_end
+        assert next_end == pytest.approx(40, abs=5)
+        await store.declare_dead([other], "gone")
+        assert (await store.beat(node, HOUR)).next_end is None
+
+    async def test_a_beat_keeps_the_load(self, store: Store) -> None:
+        node = await joined(store)
+        await store.beat(node, HOUR, {"running": 3, "cpu": 0.5})
+        await store.beat(node, HOUR)
+        (found,) = await store.nodes()
+        assert dict(found.load) == {"running": 3, "cpu": 0.5}
+
+    async def test_a_beat_tells_of_a_drain(self, store: Store) -> None:
+        node = await joined(store)
+        assert not (await store.beat(node, HOUR)).draining
+        await store.drain(node)
+        beat = await store.beat(node, HOUR)
+        assert (beat.alive, beat.draining) == (True, True)
+
+    async def test_many_rescuers_take_each_claim_once(self, store: Store) -> None:
+        ids = await enqueued(store, *(new_job() for _ in range(60)))
+        node = await joined(store)
+        await claimed(store, node)
+        await store.beat(node, NO_LEASE)
+        rescues = await asyncio.gather(*(store.rescue(20, MAX_CRASHES) for _ in range(6)))
+        taken = [job.id for rescue in rescues for job in rescue.jobs]
+        assert len(taken) == len(set(taken))
+        while jobs := (await store.rescue(20, MAX_CRASHES)).jobs:
+            taken += [job.id for job in jobs]
+        assert sorted(taken) == sorted(ids)
+        assert sum(len(rescue.nodes) for rescue in rescues) == 1

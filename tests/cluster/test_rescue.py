@@ -1,0 +1,167 @@
+"""If these fail, the jobs of a lost process wait too long, are done by two, or never end."""
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+from detent import State
+from tests.cluster.database import connected, until, until_all_ended
+from tests.cluster.processes import NodeProcess, Start
+from tests.cluster.workload import Execution, Workload
+
+LEASE: Final = 3.0
+SHORT: Final = {"DETENT_CLUSTER_HEARTBEAT_INTERVAL": "1s", "DETENT_CLUSTER_LEASE": f"{LEASE}s"}
+
+
+async def until_begun(path: Path, count: int) -> list[Execution]:
+    async def begun() -> bool:
+        return len(Execution.read_all(path)) >= count
+
+    await until(begun, f"{count} executions")
+    return Execution.read_all(path)
+
+
+async def pids_of(workload: Workload) -> list[int]:
+    return [node.pid for node in await workload.app.nodes.list() if node.state != "dead"]
+
+
+async def test_the_jobs_of_a_lost_node_run_elsewhere_within_its_lease_and_two_seconds(
+    workload: Workload, start: Start, postgres_url: str, executions: Path
+) -> None:
+    first = start(postgres_url, "--name", "first", **SHORT)
+    lost = first.id
+    jobs = [await workload.work.enqueue(str(executions), 60.0) for _ in range(20)]
+    await until_begun(executions, 20)
+    second = start(postgres_url, "--name", "second", **SHORT)
+    living = second.id
+    first.kill()
+    killed = time.time()
+    runs = [run for run in await until_begun(executions, 40) if run.node == living]
+    assert max(run.at for run in runs) - killed <= LEASE + 2.0
+    assert sorted(run.job for run in runs) == sorted(job.id for job in jobs)
+    (dead,) = [node for node in await workload.app.nodes.list() if node.state == "dead"]
+    assert (dead.incarnation, dead.death) == (lost, "its lease ran out")
+
+
+async def test_a_frozen_node_that_wakes_up_after_its_lease_has_nothing_to_say(
+    workload: Workload, start: Start, postgres_url: str, executions: Path, tmp_path: Path
+) -> None:
+    released = tmp_path / "released"
+    frozen = start(postgres_url, **SHORT)
+    lost = frozen.id
+    job = await workload.hang.enqueue(str(executions), str(released))
+    await until_begun(executions, 1)
+    owner = start(postgres_url, **SHORT)
+    living = owner.id
+    frozen.signal(signal.SIGSTOP)
+    runs = await until_begun(executions, 2)
+    assert [run.node for run in runs] == [lost, living]
+    assert runs[1].fence > runs[0].fence
+    # Both have what they waited for. The frozen one, which wakes first, would be the first to end.
+    owner.signal(signal.SIGSTOP)
+    released.touch()
+    frozen.signal(signal.SIGCONT)
+    await asyncio.to_thread(frozen.wait_for, "could not prove that it is alive")
+    info = await workload.app.jobs.get(job.id)
+    assert (info.state, info.node, info.fence) == (State.RUNNING, living, runs[1].fence)
+    owner.signal(signal.SIGCONT)
+    await job.result(timeout=30)
+    info = await workload.app.jobs.get(job.id)
+    assert info.attempt == 1
+
+
+async def test_a_parent_that_sees_its_child_die_gives_the_jobs_back_at_once(
+    workload: Workload, start: Start, postgres_url: str, executions: Path
+) -> None:
+    parent = start(postgres_url, "--processes", "2", "--name", "twin")
+    await until_nodes(workload, 2)
+    for _ in range(20):
+        await workload.work.enqueue(str(executions), 5.0)
+    runs = await until_begun(executions, 20)
+    victim = runs[0].pid
+    theirs = [run.job for run in runs if run.pid == victim]
+    os.kill(victim, signal.SIGKILL)
+    killed = time.time()
+    again = (await until_begun(executions, 20 + len(theirs)))[20:]
+    assert sorted(run.job for run in again) == sorted(theirs)
+    assert max(run.at for run in again) - killed <= 1.0
+    await until_nodes(workload, 2)
+    assert victim not in await pids_of(workload)
+    async with connected(postgres_url) as connection:
+        await until_all_ended(connection)
+    parent.signal()
+    assert await asyncio.to_thread(parent.ended) == 0
+    assert await pids_of(workload) == []
+
+
+async def until_nodes(workload: Workload, count: int) -> None:
+    async def there() -> bool:
+        nodes = await workload.app.nodes.list()
+        return sum(node.state == "active" for node in nodes) == count
+
+    await until(there, f"{count} nodes")
+
+
+async def test_a_job_that_kills_its_process_fails_and_its_neighbours_succeed(
+    workload: Workload, start: Start, postgres_url: str, executions: Path
+) -> None:
+    start(postgres_url, "--processes", "1", "--concurrency", "300", "--name", "solo")
+    await until_nodes(workload, 1)
+    neighbours = await workload.app.enqueue_many(
+        [workload.work.bind(str(executions), 0.02) for _ in range(200)]
+    )
+    poison = await workload.poison.enqueue(str(executions))
+    async with connected(postgres_url) as connection:
+        await until_all_ended(connection, patience=60)
+    info = await workload.app.jobs.get(poison.id)
+    assert (info.state, info.attempt) == (State.FAILED, 1)
+    assert info.error is not None
+    runs = [run for run in Execution.read_all(executions) if run.job == poison.id]
+    assert len(runs) == 3, "exactly three crashes"
+    kinds = [attempt.kind for attempt in await workload.app.jobs.attempts(poison.id)]
+    assert kinds == ["crashed"] * 3
+    states = {(await workload.app.jobs.get(job.id)).state for job in neighbours}
+    assert states == {State.SUCCEEDED}
+
+
+async def test_a_supervised_node_leaves_when_its_parent_is_gone(
+    workload: Workload, start: Start, postgres_url: str
+) -> None:
+    parent = start(postgres_url, "--processes", "1")
+    await until_nodes(workload, 1)
+    parent.kill()
+    await until_nodes(workload, 0)
+    assert await workload.app.nodes.list() == [], "it drained and left"
+
+
+async def test_a_node_is_replaced_after_so_many_jobs(
+    workload: Workload, start: Start, postgres_url: str, executions: Path
+) -> None:
+    start(postgres_url, "--processes", "1", "--max-jobs", "50", "--concurrency", "10")
+    await workload.app.enqueue_many([workload.work.bind(str(executions), 0.05) for _ in range(400)])
+    async with connected(postgres_url) as connection:
+        await until_all_ended(connection, patience=60)
+    runs = Execution.read_all(executions)
+    assert len(runs) == len({run.job for run in runs}) == 400
+    assert len({run.pid for run in runs}) > 1
+
+
+async def test_eight_nodes_that_start_at_once_clean_up_once(
+    workload: Workload, start: Start, postgres_url: str, executions: Path
+) -> None:
+    first = start(postgres_url, "--concurrency", "100")
+    for _ in range(100):
+        await workload.work.enqueue(str(executions), 2.0)
+    await until_begun(executions, 100)
+    first.kill()
+    nodes: list[NodeProcess] = [start(postgres_url) for _ in range(8)]
+    async with connected(postgres_url) as connection:
+        await until_all_ended(connection)
+        crashes: list[Any] = await connection.fetch("SELECT id FROM detent.detent_attempt")
+    assert len(crashes) == len({UUID(str(row["id"])) for row in crashes}) == 100
+    assert len(Execution.read_all(executions)) == 200
+    assert all(node.alive for node in nodes)

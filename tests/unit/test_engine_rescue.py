@@ -1,0 +1,313 @@
+"""If these fail, the jobs of a dead node wait for somebody who never comes."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from detent._engine.node import Node
+from detent.app import App
+from detent.config import ClusterConfig, Config
+from detent.context import JobContext
+from detent.errors import ConfigError, JobFailed, NodeNotFound
+from detent.events import JobRescued, NodeDied
+from detent.model.state import State
+from detent.spi.store import NodeInfo
+from detent.testing.conformance.builders import claim_request, lane_scan
+from detent.testing.simulation.stage import Stage
+from detent.testing.virtual import in_virtual_time
+
+
+class Doomed:
+    """A node whose process can be killed: its heart stops and nothing of it is written."""
+
+    def __init__(self, stage: Stage, app: App) -> None:
+        self._stage = stage
+        self.node = Node(app.node_parts(app.config))
+
+    async def kill(self) -> None:
+        # From here on nothing of it reaches the store.
+        mine = self.node.identity.incarnation
+        self._stage.line.lose(times=None, matching=lambda call: mine in call.args[:1])
+        self.node._crew.abandon()
+        await self.node._membership.stop()
+        for task in self.node._tasks.values():
+            task.cancel()
+
+
+@asynccontextmanager
+async def doomed(stage: Stage, app: App | None = None) -> AsyncIterator[Doomed]:
+    other = Doomed(stage, app or stage.new_app())
+    await other.node.start()
+    yield other
+
+
+def sleeper(app: App) -> None:
+    @app.task(name="sleeper")
+    async def sleeper(ctx: JobContext, seconds: float) -> str:
+        await asyncio.sleep(seconds)
+        return str(ctx.node_id)
+
+
+@in_virtual_time
+async def test_the_jobs_of_a_dead_node_run_elsewhere_soon_after_its_lease() -> None:
+    stage = Stage()
+    other = stage.new_app()
+    for app in (stage.app, other):
+        sleeper(app)
+    async with doomed(stage, other) as dying:
+        task = stage.app.tasks.get("sleeper")
+        jobs = [await task.enqueue(30.0) for _ in range(5)]
+        await stage.until(lambda: len(stage.tables.running) == 5)
+        async with stage.node():
+            await asyncio.sleep(7)
+            await dying.kill()
+            killed = stage.now
+            await stage.until(lambda: stage.told(NodeDied))
+            assert stage.now - killed <= 15 + 2
+            for job in jobs:
+                await job.result(timeout=60)
+    assert [event.state for event in stage.told(JobRescued)] == ["pending"] * 5
+    assert {event.node for event in stage.told(NodeDied)} == {dying.node.identity.incarnation}
+
+
+@in_virtual_time
+async def test_while_all_are_well_nobody_looks_for_the_dead_more_than_every_half_minute() -> None:
+    stage = Stage()
+    async with stage.node(), stage.node(stage.new_app()):
+        await asyncio.sleep(60)
+        before = stage.line.count("rescue")
+        await asyncio.sleep(600)
+        looks = stage.line.count("rescue") - before
+    assert 2 * 600 / 30 <= looks <= 2 * 600 / 24 + 2
+    assert stage.told(NodeDied) == []
+
+
+@in_virtual_time
+async def test_a_job_that_kills_its_process_fails_and_its_neighbours_do_not() -> None:
+    stage = Stage()
+    killed: list[Doomed] = []
+    current: list[Doomed] = []
+
+    def declare(app: App) -> None:
+        sleeper(app)
+
+        @app.task(name="poison")
+        async def poison() -> None:
+            killed.append(current[0])
+            await current[0].kill()
+            await asyncio.sleep(3600)
+
+    declare(stage.app)
+    task = stage.app.tasks.get("sleeper")
+    poisoned = await stage.app.tasks.get("poison").enqueue()
+    jobs = [await task.enqueue(40.0) for _ in range(20)]
+    while len(killed) < 3:
+        app = stage.new_app()
+        declare(app)
+        deaths = len(killed)
+        async with doomed(stage, app) as dying:
+            current[:] = [dying]
+            await stage.until(lambda deaths=deaths: len(killed) > deaths, 120)  # type: ignore[misc]
+        await asyncio.sleep(20)
+    async with stage.node():
+        with pytest.raises(JobFailed, match="only suspect"):
+            await poisoned.result(timeout=60)
+        for job in jobs:
+            await job.result(timeout=3600)
+    assert len(killed) == 3
+    kinds = [attempt.kind for attempt in await stage.app.jobs.attempts(poisoned.id)]
+    assert kinds == ["crashed"] * 3
+
+
+@in_virtual_time
+async def test_a_node_runs_one_suspect_at_a_time() -> None:
+    stage = Stage()
+    running: list[int] = []
+    most: list[int] = []
+
+    @stage.app.task
+    async def work(number: int) -> None:
+        running.append(number)
+        most.append(len(running))
+        await asyncio.sleep(1)
+        running.remove(number)
+
+    jobs = [await work.enqueue(number) for number in range(5)]
+    for job_id, place in stage.tables.ready.items():
+        stage.tables.ready[job_id] = place._replace(crashes=2, lane=f"{place.lane}+!")
+    async with stage.node():
+        for job in jobs:
+            await job.result(timeout=60)
+        assert stage.now < 15, "the next follows when one has ended, not at the next poll"
+    assert max(most) == 1
+
+
+@in_virtual_time
+async def test_predecessors_whose_process_is_known_to_be_gone_are_not_waited_for() -> None:
+    stage = Stage()
+    old = stage.new_app()
+    for app in (stage.app, old):
+        sleeper(app)
+    async with doomed(stage, old) as dying:
+        job = await stage.app.tasks.get("sleeper").enqueue(5.0)
+        await stage.until(lambda: stage.tables.running)
+        await dying.kill()
+        killed = stage.now
+
+        def is_gone(node: NodeInfo) -> bool:
+            return node.incarnation == dying.node.identity.incarnation
+
+        successor = Node(replace(stage.app.node_parts(stage.app.config), is_gone=is_gone))
+        await successor.start()
+        await job.result(timeout=30)
+        assert stage.now - killed < 6
+        await successor.drain()
+
+
+@in_virtual_time
+async def test_a_drain_that_an_operator_asked_for_is_heard_with_the_heartbeat() -> None:
+    stage = Stage()
+    sleeper(stage.app)
+    async with stage.node() as node:
+        job = await stage.app.tasks.get("sleeper").enqueue(20.0)
+        await stage.until(lambda: stage.tables.running)
+        await stage.store.drain(node.identity.incarnation)
+        await asyncio.wait_for(node.wait_stopped(), 40)
+        assert await job.result(timeout=1) is not None
+        assert stage.tables.nodes == {}
+
+
+@in_virtual_time
+async def test_a_cancel_that_the_dead_node_never_heard_of_is_carried_out() -> None:
+    stage = Stage()
+    other = stage.new_app()
+    for app in (stage.app, other):
+        sleeper(app)
+    async with doomed(stage, other) as dying:
+        job = await stage.app.tasks.get("sleeper").enqueue(60.0)
+        await stage.until(lambda: stage.tables.running)
+        await dying.kill()
+        await job.cancel(reason="enough")
+        async with stage.node():
+            await stage.until(lambda: job.id in stage.tables.outcome, 30)
+    assert stage.tables.outcome[job.id].state is State.CANCELED
+    assert stage.tables.outcome[job.id].reason == "enough"
+
+
+@in_virtual_time
+async def test_the_long_dead_are_taken_off_the_list() -> None:
+    stage = Stage(Config(cluster=ClusterConfig(forget_after=timedelta(minutes=10))))
+    async with doomed(stage) as dying:
+        await dying.kill()
+        async with stage.node() as node:
+            await stage.until(lambda: stage.told(NodeDied))
+            assert len(stage.tables.nodes) == 2
+            await asyncio.sleep(11 * 60)
+            assert list(stage.tables.nodes) == [node.identity.incarnation]
+
+
+@in_virtual_time
+async def test_a_queue_is_scaled_on_all_nodes_within_a_second() -> None:
+    stage = Stage()
+    running: list[str] = []
+
+    def declare(app: App) -> None:
+        @app.task(name="long")
+        async def long(ctx: JobContext) -> None:
+            running.append(str(ctx.node_id))
+            await asyncio.sleep(30)
+
+    other = stage.new_app()
+    for app in (stage.app, other):
+        declare(app)
+    async with stage.node(concurrency=2), stage.node(other, concurrency=2):
+        await stage.app.enqueue_many([stage.app.tasks.get("long").bind() for _ in range(40)])
+        await stage.until(lambda: len(running) == 4)
+        await stage.app.queues.scale("default", 5)
+        asked = stage.now
+        await stage.until(lambda: len(running) == 10)
+        assert stage.now - asked < 1
+        (queue,) = await stage.app.queues.list()
+        assert (queue.name, queue.slots) == ("default", 5)
+        await stage.app.queues.scale("default", None)
+        await asyncio.sleep(31)
+        assert len(running) == 14, "two each again"
+        with pytest.raises(ConfigError, match="slots = 0"):
+            await stage.app.queues.scale("default", 0)
+        await stage.app.queues.pause("default")
+
+
+@in_virtual_time
+async def test_only_a_worker_claims() -> None:
+    stage = Stage()
+
+    @stage.app.task
+    async def add(one: int, two: int) -> int:
+        return one + two
+
+    async with stage.node(roles=("scheduler",)):
+        job = await add.enqueue(1, 2)
+        await asyncio.sleep(60)
+        assert (await job.info()).state is State.PENDING
+        (node,) = await stage.app.nodes.list()
+        assert (list(node.roles), dict(node.queues)) == (["scheduler"], {})
+        async with stage.node(stage.app):
+            assert await job.result(timeout=30) == 3
+
+
+@in_virtual_time
+async def test_a_node_is_drained_by_name_at_once() -> None:
+    stage = Stage()
+    async with stage.node(name="blue") as node:
+        asked = stage.now
+        found = await stage.app.nodes.drain("blue")
+        assert (found.incarnation, found.state) == (node.identity.incarnation, "draining")
+        await asyncio.wait_for(node.wait_stopped(), 10)
+        assert stage.now - asked < 1
+        with pytest.raises(NodeNotFound, match="'green'"):
+            await stage.app.nodes.drain("green")
+
+
+@in_virtual_time
+async def test_a_forgotten_node_loses_its_jobs_to_others() -> None:
+    stage = Stage()
+    other = stage.new_app()
+    for app in (stage.app, other):
+        sleeper(app)
+    async with doomed(stage, other) as dying:
+        job = await stage.app.tasks.get("sleeper").enqueue(5.0)
+        await stage.until(lambda: stage.tables.running)
+        await dying.kill()
+        killed = stage.now
+        async with stage.node():
+            await asyncio.sleep(1)
+            await stage.app.nodes.forget(dying.node.identity.incarnation)
+            await job.result(timeout=60)
+            assert stage.now - killed < 10
+            silent = await stage.app.nodes.list(inactive_for=timedelta(seconds=5))
+            assert [node.incarnation for node in silent] == [dying.node.identity.incarnation]
+
+
+@in_virtual_time
+async def test_a_claim_that_comes_while_its_node_is_fenced_need_not_wait_for_the_sweep() -> None:
+    stage = Stage()
+    sleeper(stage.app)
+    async with stage.node() as node:
+        await stage.until(lambda: stage.line.count("rescue") >= 1)
+        old = node.identity.incarnation
+        stage.line.lose("beat", times=None)
+        held = stage.line.hold("declare_dead")
+        await stage.until(lambda: stage.line.count("declare_dead") == 1)
+        # It was on its way all the time, and the node is still listed as active.
+        job = await stage.app.tasks.get("sleeper").options(queue="late").enqueue(0.0)
+        claims = await stage.store.claim_jobs(claim_request(old, lane_scan("late")))
+        assert [claim.id for claim in claims] == [job.id]
+        stage.line.heal()
+        held.set()
+        fenced = stage.now
+        await stage.until(lambda: stage.told(JobRescued))
+        assert stage.now - fenced < 2
