@@ -1,0 +1,104 @@
+"""The part of an app that is about the cluster: locks, leaders and daemons."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from detent.config import Config
+from detent.daemons import Daemon, Daemons, DeclareDaemon, Registry, declare_with
+from detent.events import Bus
+from detent.fencing import Fencing
+from detent.leaders import Leaders
+from detent.locks import DEFAULT_TTL, Lock, Locks
+from detent.spi.leadership import TermFence
+from detent.spi.notifier import Notifier
+from detent.spi.runtime import Runtime
+from detent.spi.store import Store
+
+
+class Clustered:
+    """What an `App` offers beside its jobs."""
+
+    config: Config
+    bus: Bus
+    _runtime: Runtime
+    _notifier: Notifier | None
+    _call: Callable[..., Any]
+    """What runs a coroutine for blocking code."""
+
+    def __init__(self) -> None:
+        self._daemons = Registry()
+        self._locks: Locks | None = None
+        self._leaders: Leaders | None = None
+
+    @property
+    def store(self) -> Store:
+        """The store."""
+        raise NotImplementedError
+
+    @property
+    def locks(self) -> Locks:
+        """All locks: look, take away."""
+        if self._locks is None:
+            store = self.store
+            self._locks = Locks(
+                store, self._notifier, runtime=self._runtime, bus=self.bus, call=self._call
+            )
+        return self._locks
+
+    def lock(
+        self,
+        name: str,
+        *,
+        ttl: timedelta | float = DEFAULT_TTL,
+        wait: timedelta | float | None = None,
+    ) -> Lock:
+        """Return a lock that holds across processes: `async with app.lock("import") as lock: ...`.
+
+        It is held for `ttl` and renewed in the background. `wait` is how long to wait for it, None
+        for ever; then `LockTaken` is raised.
+        """
+        return self.locks.lock(name, ttl=ttl, wait=wait)
+
+    @property
+    def leaders(self) -> Leaders:
+        """All leaders: look, and lead a role oneself."""
+        if self._leaders is None:
+            store = self.store
+            self._leaders = Leaders(
+                store,
+                self._notifier,
+                runtime=self._runtime,
+                fence=self._fence,
+                lease=self.config.cluster.leader_lease,
+            )
+        return self._leaders
+
+    @property
+    def daemons(self) -> Daemons:
+        """All daemons: look."""
+        return Daemons(self.store, self._daemons)
+
+    @property
+    def daemon(self) -> DeclareDaemon:
+        """Declare a function of which one instance runs in the cluster: `@app.daemon`.
+
+        A node that leads it runs it, and starts it again when it ends, after `restart_delay` that
+        doubles up to `max_restart_delay`. It runs on nodes with the role `role` that offer what it
+        `needs`. Told to stop, it may go on for `grace`.
+        """
+        return declare_with(self._add_daemon)
+
+    def _add_daemon(self, daemon: Daemon) -> None:
+        self._daemons.add(daemon)
+
+    @property
+    def _fence(self) -> TermFence:
+        return Fencing(self.store)
+
+    async def _release_all(self) -> None:
+        """Give back what is held on this event loop."""
+        if self._locks is not None:
+            await self._locks.close()
+        if self._leaders is not None:
+            await self._leaders.close()

@@ -1,0 +1,90 @@
+"""Rings when a lock is released: without it everybody who waits for one would only poll."""
+
+import asyncio
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from detent.spi.notifier import Heard, LockHint, Notifier
+
+# Listening goes on for so long after the last one waited: he may come again.
+LINGER: Final = 5.0
+
+
+class Doorbell:
+    """One event loop's ear; it listens only while somebody waits."""
+
+    def __init__(self, notifier: Notifier) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._notifier = notifier
+        self._waiting: dict[str, list[asyncio.Event]] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._rest: asyncio.TimerHandle | None = None
+
+    @contextmanager
+    def waiting(self, name: str) -> Iterator[asyncio.Event]:
+        """Lend a bell that rings when this lock is released, and whenever it may have been."""
+        bell = asyncio.Event()
+        self._waiting.setdefault(name, []).append(bell)
+        self._listen()
+        try:
+            yield bell
+        finally:
+            self._waiting[name].remove(bell)
+            if not self._waiting[name]:
+                del self._waiting[name]
+            if not self._waiting:
+                self._rest = self.loop.call_later(LINGER, self._stop)
+
+    def _listen(self) -> None:
+        if self._rest is not None:
+            self._rest.cancel()
+            self._rest = None
+        if self._task is None or self._task.done():
+            self._task = self.loop.create_task(self._notifier.listen(self._receive))
+
+    def _receive(self, heard: Sequence[Heard]) -> None:
+        """Ring; nothing heard means that something may have been missed."""
+        names = [each.name for each in heard if isinstance(each, LockHint)]
+        for name in names if heard else list(self._waiting):
+            for bell in self._waiting.get(name, ()):
+                bell.set()
+
+    def _stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    async def close(self) -> None:
+        """Listen no more."""
+        if self._rest is not None:
+            self._rest.cancel()
+        task = self._task
+        self._stop()
+        if task is not None:
+            await asyncio.wait([task])
+
+
+class Doorbells:
+    """One for each process and event loop."""
+
+    def __init__(self, notifier: Notifier) -> None:
+        self._notifier = notifier
+        self._bells: dict[tuple[int, int], Doorbell] = {}
+
+    def here(self) -> Doorbell:
+        """Return the one of this process and event loop."""
+        loop = asyncio.get_running_loop()
+        key = (os.getpid(), id(loop))
+        found = self._bells.get(key)
+        if found is None or found.loop is not loop:
+            self._bells = {k: b for k, b in self._bells.items() if not b.loop.is_closed()}
+            found = self._bells[key] = Doorbell(self._notifier)
+        return found
+
+    async def close(self) -> None:
+        """Close the one of this process and event loop."""
+        found = self._bells.pop((os.getpid(), id(asyncio.get_running_loop())), None)
+        if found is not None and found.loop is asyncio.get_running_loop():
+            await found.close()
