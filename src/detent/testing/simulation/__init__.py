@@ -4,13 +4,17 @@
 
     check(42)       # raises `Broken` with the rules that were broken, and how to replay it
 
-Two nodes (or as many as `Plan` says) work on one memory store in virtual time, over a line that
-is slow, loses requests and replies, and is cut; a client enqueues every kind of job, an operator
-cancels, pauses and retries, a saboteur restarts nodes. Nothing comes from outside: the same seed
-gives the same history, line by line, on every machine. `python -m detent.testing.simulation 42`
-prints it.
+Three to five processes with a node each work on one memory store in virtual time. The line to it
+is slow, loses requests and replies, and is cut; processes are killed, stopped for longer than
+their lease, blocked, restarted and given wrong clocks; the store restarts and dawdles. A client
+enqueues every kind of job, some of which kill their process, and an operator cancels, pauses and
+retries. Which of these troubles a run has follows from its seed, like everything else: the same
+seed gives the same history, line by line, on every machine.
+
+`python -m detent.testing.simulation 42` prints it; `make sim SEEDS=20000` plays many.
 """
 
-from detent.testing.simulation.run import Broken, Plan, Report, check, simulate
+from detent.testing.simulation.plan import FAULTS, Plan
+from detent.testing.simulation.run import Broken, Report, check, simulate
 
-__all__ = ["Broken", "Plan", "Report", "check", "simulate"]
+__all__ = ["FAULTS", "Broken", "Plan", "Report", "check", "simulate"]

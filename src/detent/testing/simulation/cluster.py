@@ -1,111 +1,207 @@
-"""The simulated machines: processes with a node in each, and the one that cleans up after them."""
+"""The simulated machines: processes with a node in each."""
 
 import asyncio
-from collections.abc import Coroutine
-from dataclasses import replace
+import contextlib
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Final, TypeVar
+from typing import Final
 
 from detent._engine.node import Node
 from detent.app import App
-from detent.config import Config, NodeConfig
+from detent.config import ClusterConfig, Config, NodeConfig
 from detent.errors import StoreUnavailable
-from detent.events import NodeFenced
-from detent.stores.memory import MemoryNotifier
+from detent.spi.leadership import Term
+from detent.spi.store import NodeInfo
+from detent.testing.simulation.auditor import Auditor
+from detent.testing.simulation.book import Book
 from detent.testing.simulation.checker import Checker
+from detent.testing.simulation.distant import DistantStore
 from detent.testing.simulation.history import History
 from detent.testing.simulation.ledger import Ledger
-from detent.testing.simulation.line import SeededLine
-from detent.testing.simulation.store import WatchedStore, who
-from detent.testing.simulation.workload import declare
-from detent.testing.virtual import VirtualRuntime
-
-T = TypeVar("T")
+from detent.testing.simulation.network import Network
+from detent.testing.simulation.notifier import SeededNotifier
+from detent.testing.simulation.plan import BEATS, Fate
+from detent.testing.simulation.process import WORLD, Process, ProcessRuntime, who
+from detent.testing.simulation.workload import declare, declare_daemon
+from detent.testing.virtual import VirtualRuntime, running_loop
 
 SLOTS: Final = {"default": 4, "mail": 2}
-NODE: Final = NodeConfig(queues=SLOTS, drain_timeout=timedelta(seconds=8))
-RESCUE_INTERVAL: Final = 1.0
-
-
-async def as_process(name: str, work: Coroutine[Any, Any, T]) -> T:
-    """Do something in the name of a simulated process, with all that it starts."""
-
-    async def named() -> T:
-        who.set(name)
-        return await work
-
-    return await asyncio.create_task(named(), name=f"{name}: {getattr(work, '__name__', '?')}")
+HOUR: Final = timedelta(hours=1)
+# How long a supervisor waits before it starts a process again that has ended by itself.
+REVIVAL: Final = (0.5, 10.0)
 
 
 class World:
     """What all processes of one run share: a store, and those who watch."""
 
-    def __init__(self, seed: str, line: SeededLine, *, wakeups: bool) -> None:
-        self.seed = seed
-        self.line = line
-        self._runtime = VirtualRuntime(seed)
-        self.history = History(self._runtime.monotonic)
+    def __init__(self, fate: Fate) -> None:
+        self.fate = fate
+        self.clock = VirtualRuntime(fate.seed)
+        self.cluster = ClusterConfig(heartbeat_interval=fate.lease / BEATS, lease=fate.lease)
+        self.history = History(self.clock.monotonic)
         self.ledger = Ledger()
-        self.checker = Checker(self.history, self.ledger, SLOTS)
-        self.store = WatchedStore(self._runtime.utcnow, line, self.checker)
-        self.notifier = MemoryNotifier() if wakeups else None
+        self.network = Network(fate.seed)
+        self.book = Book(self.history, self.ledger, self.cluster)
+        self.checker = Checker(self.book, SLOTS)
+        self.store = DistantStore(fate.seed, self.clock.utcnow, self.network, self.checker)
+        self.checker.leases.store_troubled = self.store.troubled_since
+        self.checker.leaders.believes = self._believes
+        self.auditor = Auditor(self.book, self.store, SLOTS)
+        self.notifier = SeededNotifier(fate.seed)
+        if fate.wakeups:
+            self.store.announcer = self.notifier
+            self.store.hints = self.checker.hints
+        self.processes: list[Process] = []
+        self.nodes: dict[Process, Node] = {}
+        self._clocks = random.Random(f"{fate.seed} clocks")
 
-    def app(self, name: str) -> App:
+    def app(self, process: Process, name: str | None = None) -> App:
         """Return the app of one process."""
-        app = App(
-            config=Config(node=replace(NODE, name=name)),
-            store=self.store,
-            notifier=self.notifier,
-            runtime=VirtualRuntime(f"{self.seed} {name}"),
+        skewed = "skew" in self.fate
+        runtime = ProcessRuntime(
+            process,
+            f"{self.fate.seed} {process.name}",
+            ahead=HOUR * self._clocks.uniform(-1, 1) if skewed else timedelta(0),
+            rate=self._clocks.uniform(0.99, 1.01) if skewed else 1.0,
         )
-        declare(app, self.ledger)
+        runtime.on_crash = self.checker.crashed
+        node = NodeConfig(queues=SLOTS, drain_timeout=timedelta(seconds=8), name=name)
+        app = App(
+            config=Config(node=node, cluster=self.cluster),
+            store=self.store,
+            notifier=self.notifier if self.fate.wakeups else None,
+            runtime=runtime,
+        )
+        process.app = app
+        declare(app)
         app.middleware(self.ledger.watch)
-        self.history.listen(name, app.bus)
-        app.on(NodeFenced, self.checker.node_fenced)
+        self.history.listen(process.name, app.bus)
+        self.checker.listen(process, app.bus)
         return app
+
+    def process(self, name: str) -> Process:
+        """Return a new process."""
+        process = Process(name, self.fate.seed)
+        self.processes.append(process)
+        process.died.add_done_callback(lambda _: self._bury(process), context=WORLD)
+        return process
+
+    def _believes(self, process: Process, role: str) -> Term | None:
+        node = self.nodes.get(process)
+        return None if node is None else node._crew.elector.leads(role)  # noqa: SLF001  a look inside
+
+    def _bury(self, process: Process) -> None:
+        self.history.tell(process.name, "is dead")
+        self.ledger.forget(process)
+        self.notifier.forget(process)
+        self.store.break_off(process)
+
+    def end(self) -> None:
+        """Let everybody clean up: nothing that happens from now on counts."""
+        self.store.sealed = True
+        self.history.sealed = True
+        for process in self.processes:
+            process.release()
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A process and the node in it."""
+
+    process: Process
+    node: Node
 
 
 class Member:
-    """A process that runs a node; after a restart it is another one."""
+    """A place in the cluster: a name, and the process that bears it at the moment."""
 
     def __init__(self, world: World, name: str) -> None:
         self._world = world
+        self._chance = random.Random(f"{world.fate.seed} {name}")
         self._starts = 0
-        self._node: Node | None = None
-        self._base = name
+        self._starting = False
+        self._revival: asyncio.Task[None] | None = None
+        self._pids: dict[int, Process] = {}
         self.name = name
+        self.running: list[Started] = []
+        """Usually one; more when a process was replaced that was only asleep."""
+        self.in_hand = False
+        """Whether somebody is about to do something to it, or has."""
+        self.supervised = True
+
+    @contextlib.contextmanager
+    def handled(self) -> Iterator["Member"]:
+        """Keep others from doing something to it at the same time."""
+        self.in_hand = True
+        try:
+            yield self
+        finally:
+            self.in_hand = False
 
     async def start(self) -> None:
-        """Start, as often as it takes."""
+        """Start a process and the node in it, as often as it takes."""
+        self._starting = True
+        try:
+            while not await self._try_to_start():  # noqa: ASYNC110  no real time
+                await asyncio.sleep(1.0)
+        finally:
+            self._starting = False
+
+    async def _try_to_start(self) -> bool:
         self._starts += 1
-        self.name = f"{self._base}.{self._starts}"
-        app = self._world.app(self.name)
-        node = Node(app.node_parts(app.config))
-        await as_process(self.name, _start_surely(node))
-        self._node = node
+        world = self._world
+        process = world.process(f"{self.name}.{self._starts}")
+        self._pids[self._starts] = process
+        app = world.app(process, self.name)
+        if "daemon" in world.fate:
+            declare_daemon(app, world.ledger)
+        parts = app.node_parts(app.config)
+        # Whatever machine this runs on, its name and number are no part of the history.
+        identity = replace(parts.identity, host=f"host-{self.name}", pid=self._starts)
+        node = Node(replace(parts, identity=identity, is_gone=self._is_gone))
+        world.nodes[process] = node
+        self.running.append(Started(process, node))
+        process.died.add_done_callback(lambda _: self._on_end(process), context=WORLD)
+        if not await process.run(_start_or_die(node), "start"):
+            return False
+        stopped = process.spawn(node.wait_stopped(), f"{process.name}: running")
+        stopped.add_done_callback(lambda _: self._on_end(process), context=WORLD)
+        return True
+
+    def _is_gone(self, info: NodeInfo) -> bool:
+        """Tell whether the process of a node is known to have ended: it was on this machine."""
+        if not self._world.fate.knows_the_dead:
+            return False
+        return info.host == f"host-{self.name}" and self._pids[info.pid].dead
+
+    def _on_end(self, process: Process) -> None:
+        """Take note that a process has ended, of itself or not, and start another one."""
+        if all(each.process is not process for each in self.running):
+            return
+        self.running = [each for each in self.running if each.process is not process]
+        if self.supervised and not (self.in_hand or self._starting):
+            self._world.history.tell("world", f"{process.name} has ended")
+            self._revival = running_loop().create_task(self._revive(), name=f"revive {self.name}")
+
+    async def _revive(self) -> None:
+        await asyncio.sleep(self._chance.uniform(*REVIVAL))
+        if self.supervised and not (self.running or self._starting):
+            await self.start()
 
     async def drain(self) -> None:
-        """Drain and end."""
-        node, self._node = self._node, None
-        if node is not None:
-            await as_process(self.name, node.drain())
+        """Drain and end all that bears the name."""
+        for each in list(self.running):
+            each.node.stop()
+            if await each.process.run(each.node.wait_stopped(), "drain"):
+                self._on_end(each.process)
 
 
-async def _start_surely(node: Node) -> None:
-    while True:
-        try:
-            await node.start()
-        except StoreUnavailable:
-            await asyncio.sleep(1.0)
-        else:
-            return
-
-
-async def rescue_on(world: World) -> None:
-    """Look after dead nodes for ever; the cluster will do it by itself one day."""
-    while True:
-        try:
-            await world.store.rescue()
-        except StoreUnavailable:
-            world.history.tell("rescuer", "could not")
-        await asyncio.sleep(RESCUE_INTERVAL)
+async def _start_or_die(node: Node) -> None:
+    """Start a node; a process that cannot ends, and whoever started it tries again."""
+    try:
+        await node.start()
+    except StoreUnavailable:
+        who().kill()
+        await running_loop().create_future()

@@ -2,9 +2,9 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from detent import events
@@ -12,6 +12,12 @@ from detent.events import Bus
 from detent.model.state import State
 from detent.stores.memory.tables import PAUSED, Outcome, Parked, Ready, Running, Tables
 from detent.testing.virtual import START
+
+KINDS: Final = [
+    kind
+    for kind in vars(events).values()
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind)
+]
 
 Place = Ready | Running | Parked | Outcome | None
 """Where a job stands: its row, whichever table that is in; None before it was enqueued."""
@@ -21,16 +27,19 @@ class History:
     """The lines of one run. Ids get short names in the order in which they appear."""
 
     def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
+        self.now = now
         self._names: dict[UUID, str] = {}
         self._nodes = 0
         self.lines: list[str] = []
+        self.sealed = False
+        """Whether the run is over: what comes now does not count."""
         self.counts: dict[str, int] = {}
         """How often each kind of event was told."""
 
     def tell(self, who: str, text: str) -> None:
         """Add a line."""
-        self.lines.append(f"{self._now():11.6f} {who:8} {text}")
+        if not self.sealed:
+            self.lines.append(f"{self.now():11.6f} {who:8} {text}")
 
     def digest(self) -> str:
         """Return the SHA-256 of everything that happened."""
@@ -40,11 +49,12 @@ class History:
         """Tell every event of a bus."""
 
         def told(event: Any) -> None:
+            if self.sealed:
+                return
             name = type(event).__name__
             self.counts[name] = self.counts.get(name, 0) + 1
             values = [
-                f"{field.name}={self.shown(getattr(event, field.name), field.name)}"
-                for field in dataclasses.fields(event)
+                f"{each}={self.shown(getattr(event, each), each)}" for each in event.__slots__
             ]
             self.tell(who, " ".join([name, *values]))
 
@@ -88,9 +98,8 @@ def _seconds(moment: datetime) -> str:
 
 def listen_to_all(bus: Bus, listener: Callable[[Any], None]) -> None:
     """Subscribe to every type of event there is."""
-    for kind in vars(events).values():
-        if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-            bus.subscribe(kind, listener)
+    for kind in KINDS:
+        bus.subscribe(kind, listener)
 
 
 def state_of(place: Place) -> State | None:
@@ -119,12 +128,14 @@ def places_of(tables: Tables, job_id: UUID) -> list[Place]:
     return [place for place in found if place is not None]
 
 
-def changed(before: Tables, after: Tables) -> list[UUID]:
-    """Return the jobs whose place a statement has changed, in the order of their ids."""
+PLACES: Final = ("ready", "running", "parked", "outcome")
+
+
+def moved(before: Tables, after: Tables, names: Iterable[str] = PLACES) -> list[UUID]:
+    """Return the jobs whose place differs in one of these tables, in the order of their ids."""
     ids: dict[UUID, None] = {}
-    for name in ("ready", "running", "parked", "outcome"):
+    for name in names:
         old, new = getattr(before, name), getattr(after, name)
-        if old != new:
-            ids.update((job_id, None) for job_id in new if old.get(job_id) != new[job_id])
-            ids.update((job_id, None) for job_id in old if job_id not in new)
+        ids.update((job_id, None) for job_id in new if old.get(job_id) != new[job_id])
+        ids.update((job_id, None) for job_id in old if job_id not in new)
     return sorted(ids)

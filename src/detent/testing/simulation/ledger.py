@@ -1,16 +1,19 @@
 """What the tasks themselves saw: which attempts really ran, when, where, and what came of them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from detent.context import JobContext
-from detent.testing.simulation.store import who
+from detent.locks import HeldLock
+from detent.testing.simulation.process import Process, who
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Run:
     """One run of a task's function."""
 
@@ -20,43 +23,119 @@ class Run:
     fence: int
     node: UUID
     queue: str
-    who: str
+    task: str
+    process: Process
     returned: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Reign:
+    """One run of a daemon's function, or of what is done under a lock."""
+
+    process: Process
+    term: int
+    """Or the fence of the lock."""
 
 
 class Ledger:
     """All runs, kept by a middleware on every node."""
 
     def __init__(self) -> None:
-        self.runs: list[Run] = []
-        self.going: list[Run] = []
+        self.runs: dict[tuple[UUID, int], Run] = {}
+        """(job, fence) to the first run of that claim."""
+        self.going: dict[Process, list[Run]] = {}
         self.effects: dict[tuple[UUID, int], int] = {}
         """(job, generation) to how often its effect was committed."""
+        self.begun: dict[tuple[UUID, int], int] = {}
+        """(job, generation) to how often it was begun."""
+        self.culprits: dict[Process, UUID] = {}
+        """Process to the job that killed it."""
+        self.reigns: list[Reign] = []
+        """The runs of the daemon that go on."""
+        self.holders: dict[str, list[tuple[Reign, HeldLock]]] = {}
+        """Lock to those who act as if they held it."""
         self.on_run: Callable[[Run], None] = lambda run: None
+        self.on_reign: Callable[[Reign, list[Reign]], None] = lambda _reign, _others: None
+        self.on_hold: Callable[[str, Reign, Reign], None] = lambda _name, _reign, _other: None
 
     async def watch(self, ctx: JobContext, proceed: Callable[[], Awaitable[Any]]) -> Any:
         """Keep record of a run: the middleware."""
         run = Run(
-            ctx.job_id, ctx.generation, ctx.attempt, ctx.fence, ctx.node_id, ctx.queue, who.get()
+            job=ctx.job_id,
+            generation=ctx.generation,
+            attempt=ctx.attempt,
+            fence=ctx.fence,
+            node=ctx.node_id,
+            queue=ctx.queue,
+            task=ctx.task,
+            process=who(),
         )
         self.on_run(run)
-        self.runs.append(run)
-        self.going.append(run)
+        self.runs.setdefault((run.job, run.fence), run)
+        self.begun[run.job, run.generation] = self.runs_of(run.job, run.generation) + 1
+        going = self.going.setdefault(run.process, [])
+        going.append(run)
+        _here.set(self)
         try:
             value = await proceed()
             run.returned = True
             return value
         finally:
-            self.going.remove(run)
+            going.remove(run)
+
+    @contextmanager
+    def reign(self, term: int) -> Iterator[Callable[[], None]]:
+        """Keep record of a run of the daemon; what it yields is to be called with each commit."""
+        reign = Reign(who(), term)
+        self.reigns.append(reign)
+        try:
+            yield lambda: self.on_reign(reign, [each for each in self.reigns if each is not reign])
+        finally:
+            self.reigns = [each for each in self.reigns if each is not reign]
+
+    @contextmanager
+    def held(self, lock: HeldLock) -> Iterator[None]:
+        """Keep record of what is done under a lock: by one at a time, but for who lost it."""
+        reign = Reign(who(), lock.fence)
+        for other, theirs in self.holders.setdefault(lock.name, []):
+            if not theirs.lost.is_set() and other.process.aware:
+                self.on_hold(lock.name, reign, other)
+        entry = (reign, lock)
+        self.holders[lock.name].append(entry)
+        try:
+            yield
+        finally:
+            self.holders[lock.name] = [
+                each for each in self.holders[lock.name] if each is not entry
+            ]
+
+    def going_on(self, process: Process) -> list[Run]:
+        """Return what really runs in a process, with a valid claim or not."""
+        return self.going.get(process, [])
+
+    def forget(self, process: Process) -> None:
+        """Take note that a process has been killed: nothing of it runs any more."""
+        self.going.pop(process, None)
+        self.reigns = [reign for reign in self.reigns if reign.process is not process]
+        for name, holders in self.holders.items():
+            self.holders[name] = [each for each in holders if each[0].process is not process]
 
     def runs_of(self, job_id: UUID, generation: int) -> int:
         """Return how often a job has been run in one of its lives."""
-        return sum(run.job == job_id and run.generation == generation for run in self.runs)
+        return self.begun.get((job_id, generation), 0)
 
     def effect(self, job_id: UUID, generation: int) -> None:
         """Take note of something that must happen exactly once."""
         key = (job_id, generation)
         self.effects[key] = self.effects.get(key, 0) + 1
+
+
+_here: Final[ContextVar[Ledger]] = ContextVar("detent_simulated_ledger")
+
+
+def ledger_here() -> Ledger:
+    """Return the ledger in which the running task is written down."""
+    return _here.get()
 
 
 async def stubborn_sleep(seconds: float) -> None:

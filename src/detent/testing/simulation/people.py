@@ -1,4 +1,4 @@
-"""The people of a simulation: one who enqueues, one who interferes, and one who breaks things."""
+"""The people of a simulation: one who enqueues, and one who interferes."""
 
 import asyncio
 import functools
@@ -9,27 +9,33 @@ from typing import Any
 from uuid import UUID
 
 from detent.app import App
-from detent.errors import Conflict, JobNotFound, KeyTaken, StoreUnavailable
+from detent.errors import Conflict, JobNotFound, KeyTaken, NodeNotFound, StoreUnavailable
 from detent.model.job import Priority
 from detent.model.state import State
-from detent.testing.simulation.cluster import Member, World
+from detent.stores.memory.nodes import DEAD
+from detent.testing.simulation.cluster import World
 from detent.testing.simulation.workload import KINDS, declare_stranger
-from detent.testing.virtual import START
+from detent.testing.virtual import START, running_loop
 
-ACCEPTED = (Conflict, JobNotFound, KeyTaken, StoreUnavailable)
+ACCEPTED = (Conflict, JobNotFound, KeyTaken, NodeNotFound, StoreUnavailable)
 """What may come of any request when others are at work too."""
+TRIES = 5
+"""How often somebody asks again who gave a key, so that it is safe to."""
 
 
 class Producer:
     """Enqueues jobs of all kinds, with all kinds of options."""
 
-    def __init__(self, world: World, jobs: int, lasts: float) -> None:
+    def __init__(self, world: World, app: App) -> None:
+        fate = world.fate
         self._world = world
-        self._chance = random.Random(f"{world.seed} producer")
-        self._jobs = jobs
-        self._pause = lasts / jobs
-        self.app: App = world.app("client")
-        declare_stranger(self.app)
+        self._app = app
+        self._chance = random.Random(f"{fate.seed} producer")
+        self._jobs = fate.jobs
+        self._lease = fate.lease.total_seconds()
+        self._pause = fate.lasts / fate.jobs
+        self._kinds = [kind for kind in KINDS if kind.fault is None or kind.fault in fate]
+        declare_stranger(app)
         self.acknowledged: list[UUID] = []
 
     async def run(self) -> None:
@@ -43,16 +49,23 @@ class Producer:
 
     async def _enqueue(self) -> None:
         chance = self._chance
-        (kind,) = chance.choices(KINDS, [kind.weight for kind in KINDS])
+        (kind,) = chance.choices(self._kinds, [kind.weight for kind in self._kinds])
         options = self._options()
         arguments = kind.arguments(chance)
-        try:
-            task = self.app.tasks.get(kind.task)
-            job = await task.options(**options).enqueue(*arguments)
-        except ACCEPTED as error:
-            self._world.history.tell("client", f"{kind.task}: {type(error).__name__}")
-            return
-        self.acknowledged.append(job.id)
+        if kind.in_leases:
+            arguments = tuple(each * self._lease for each in arguments)
+        call = self._app.tasks.get(kind.task).options(**options).bind(*arguments)
+        for _ in range(TRIES if "key" in options else 1):
+            try:
+                job = await self._app.enqueue(call)
+            except ACCEPTED as error:
+                self._world.history.tell("client", f"{kind.task}: {type(error).__name__}")
+                if not isinstance(error, StoreUnavailable):
+                    return
+                await asyncio.sleep(1.0)
+            else:
+                self.acknowledged.append(job.id)
+                return
 
     def _options(self) -> dict[str, Any]:
         chance = self._chance
@@ -78,24 +91,31 @@ class Producer:
 class Operator:
     """Cancels, pauses, resumes, reschedules and retries whatever catches his eye."""
 
-    def __init__(self, world: World, producer: Producer) -> None:
+    def __init__(self, world: World, app: App, producer: Producer) -> None:
         self._world = world
         self._producer = producer
-        self._chance = random.Random(f"{world.seed} operator")
-        self._jobs = producer.app.jobs
-        self._queues = producer.app.queues
+        self._chance = random.Random(f"{world.fate.seed} operator")
+        self._jobs = app.jobs
+        self._queues = app.queues
+        self._nodes = app.nodes
+        self.lies = 0
+        """How often he said of a node that it is gone."""
 
     async def run(self, until: float) -> None:
         """Interfere until that virtual second."""
         deeds: tuple[Callable[[], Awaitable[Any]], ...] = (
             self._cancel,
             self._cancel,
+            self._cancel_as_seen,
             self._pause_queue,
             self._pause_job,
             self._retry,
             self._reschedule,
+            self._drain_node,
         )
-        while asyncio.get_running_loop().time() < until:
+        if "lie" in self._world.fate:
+            deeds += (self._forget_node, self._forget_node)
+        while running_loop().time() < until:
             await asyncio.sleep(self._chance.uniform(0.3, 4.0))
             await self._try(self._chance.choice(deeds)())
 
@@ -130,6 +150,12 @@ class Operator:
     async def _cancel(self) -> None:
         await self._jobs.cancel(self._some_job(), reason="no longer wanted")
 
+    async def _cancel_as_seen(self) -> None:
+        """Cancel a job if it still is as it was when he looked."""
+        seen = await self._jobs.get(self._some_job())
+        await asyncio.sleep(self._chance.uniform(0.0, 2.0))
+        await self._jobs.cancel(seen.id, expected=seen.state, generation=seen.generation)
+
     async def _pause_queue(self) -> None:
         queue = self._chance.choice(("default", "mail"))
         await self._queues.pause(queue)
@@ -145,38 +171,19 @@ class Operator:
     async def _retry(self) -> None:
         await self._jobs.retry(self._some_job())
 
+    async def _drain_node(self) -> None:
+        """Ask a node to end, rarely: whoever runs it starts another one."""
+        nodes = await self._nodes.list()
+        if len(nodes) > 1 and self._chance.random() < 0.3:
+            await self._nodes.drain(self._chance.choice(nodes).incarnation)
+
+    async def _forget_node(self) -> None:
+        """Say of a node that it is gone, which may not be true."""
+        nodes = [node for node in await self._nodes.list() if node.state != DEAD]
+        if len(nodes) > 1:
+            self.lies += 1
+            await self._nodes.forget(self._chance.choice(nodes).incarnation)
+
     async def _reschedule(self) -> None:
         delay = timedelta(seconds=self._chance.uniform(0, 5))
         await self._jobs.reschedule(self._some_job(), delay=delay)
-
-
-class Saboteur:
-    """Cuts nodes off from their store, and restarts them in the middle of their work."""
-
-    def __init__(self, world: World, members: list[Member]) -> None:
-        self._world = world
-        self._members = members
-        self._chance = random.Random(f"{world.seed} saboteur")
-
-    async def run(self, until: float) -> None:
-        """Break things until that virtual second."""
-        while asyncio.get_running_loop().time() < until:
-            await asyncio.sleep(self._chance.uniform(2.0, 15.0))
-            member = self._chance.choice(self._members)
-            if self._chance.random() < 0.6:
-                await self._cut(member)
-            else:
-                await self._restart(member)
-
-    async def _cut(self, member: Member) -> None:
-        name = member.name
-        self._world.history.tell("saboteur", f"cuts {name} off")
-        self._world.line.cut(name)
-        await asyncio.sleep(self._chance.uniform(0.5, 25.0))
-        self._world.line.heal(name)
-        self._world.history.tell("saboteur", f"lets {name} back")
-
-    async def _restart(self, member: Member) -> None:
-        self._world.history.tell("saboteur", f"restarts {member.name}")
-        await member.drain()
-        await member.start()

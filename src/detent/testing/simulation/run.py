@@ -1,39 +1,28 @@
 """One simulated run from its seed to its verdict."""
 
 import asyncio
-import random
-from collections.abc import Mapping, Sequence
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
-from detent.stores.memory.tables import Tables
 from detent.testing import virtual
-from detent.testing.simulation.checker import waits_for_a_stranger
-from detent.testing.simulation.cluster import Member, World, as_process, rescue_on
-from detent.testing.simulation.line import WEATHERS, SeededLine
-from detent.testing.simulation.people import Operator, Producer, Saboteur
+from detent.testing.simulation import knobs
+from detent.testing.simulation.cluster import Member, World
+from detent.testing.simulation.leases import OPERATOR
+from detent.testing.simulation.network import WEATHERS
+from detent.testing.simulation.people import Operator, Producer
+from detent.testing.simulation.plan import Fate, Plan, fate_of
+from detent.testing.simulation.process import gate
+from detent.testing.simulation.saboteur import Saboteur
+from detent.testing.simulation.verdict import FinalRules, at_rest
+from detent.testing.virtual import running_loop
 
 PATIENCE: Final = 600.0
 """Virtual seconds after the last trouble within which every job must have ended."""
-USUAL: Final = ("fair", "windy", "rough")
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """How big a run is; everything else follows from its seed."""
-
-    nodes: int = 2
-    jobs: int = 60
-    lasts: float = 50.0
-    """Virtual seconds during which jobs are enqueued and trouble is made."""
-    weather: str | None = None
-    """How bad the lines are, one of `WEATHERS`; None leaves it to the seed."""
-
-    def arguments(self) -> str:
-        """Return the plan as arguments of `python -m detent.testing.simulation`."""
-        weather = f" --weather {self.weather}" if self.weather else ""
-        return f"--nodes {self.nodes} --jobs {self.jobs}{weather}"
+SHORT_PATIENCE: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +36,22 @@ class Report:
     broken: Sequence[str]
     counts: Mapping[str, int]
     """How often each kind of event was told."""
+    faults: Mapping[str, int]
+    """How often each kind of fault was made."""
+    refused: int
+    """How many writes were refused that came too late."""
+    rescued: int
+    delays: Sequence[float]
+    """For each job that somebody was able to rescue: seconds from the end of the lease to it."""
+    lasted: float
+    """Virtual seconds."""
 
     def explain(self) -> str:
         """Return what went wrong and how to see it again."""
         head = f"seed {self.seed} broke {len(self.broken)} rules:"
         shown = [f"  {line}" for line in self.broken[:10]]
         command = f"python -m detent.testing.simulation {self.seed} {self.plan.arguments()}"
-        replay = f"replay it with: {command}"
+        replay = f"replay it with: {command.strip()}"
         return "\n".join([head, *shown, replay])
 
 
@@ -63,7 +61,10 @@ class Broken(AssertionError):
 
 def simulate(seed: int, plan: Plan | None = None) -> Report:
     """Run a cluster in virtual time and return what happened: the same for the same seed."""
-    return virtual.run(_play(seed, plan or Plan()), limit=timedelta(hours=2))
+    plan = plan or Plan()
+    fate = fate_of(seed, plan)
+    with knobs.turned(small=fate.small), _without_garbage_collection():
+        return virtual.run(_play(seed, plan, fate), limit=timedelta(hours=2))
 
 
 def check(seed: int, plan: Plan | None = None) -> Report:
@@ -74,49 +75,113 @@ def check(seed: int, plan: Plan | None = None) -> Report:
     return report
 
 
-async def _play(seed: int, plan: Plan) -> Report:
-    chance = random.Random(f"{seed} plan")
-    line = SeededLine(f"{seed} line", WEATHERS["fair"])
-    world = World(str(seed), line, wakeups=chance.random() < 0.7)
-    producer = Producer(world, plan.jobs, plan.lasts)
-    operator = Operator(world, producer)
-    members = [Member(world, f"node{number}") for number in range(1, plan.nodes + 1)]
-    saboteur = Saboteur(world, members)
-    rescuer = asyncio.create_task(as_process("rescuer", rescue_on(world)))
-    for member in members:
-        await member.start()
-    line.weather = WEATHERS[plan.weather or chance.choice(USUAL)]
-    await asyncio.gather(
-        as_process("client", producer.run()),
-        as_process("operator", operator.run(plan.lasts)),
-        as_process("saboteur", saboteur.run(plan.lasts)),
-    )
-    line.weather = WEATHERS["fair"]
-    await as_process("operator", operator.restore())
-    await _rest(world)
-    rescuer.cancel()
-    for member in members:
-        await member.drain()
-    world.checker.finally_holds(world.store.tables, producer.acknowledged)
-    history = world.history
+async def _play(seed: int, plan: Plan, fate: Fate) -> Report:
+    loop = running_loop()
+    loop.gate = gate
+    world = World(fate)
+    loop.set_exception_handler(lambda _loop, context: _escaped(world, context))
+    try:
+        made = await _live(world)
+    finally:
+        lasted = loop.time()
+        world.end()
+        await _clean_up()
     return Report(
         seed=seed,
         plan=plan,
-        digest=history.digest(),
-        history=tuple(history.lines),
-        broken=tuple(world.checker.broken),
-        counts=history.counts,
+        digest=world.history.digest(),
+        history=tuple(world.history.lines),
+        broken=tuple(world.book.broken),
+        counts=world.history.counts,
+        faults=_faults(world, made),
+        refused=world.book.refused,
+        rescued=world.book.rescued,
+        delays=tuple(world.book.delays),
+        lasted=lasted,
     )
+
+
+async def _live(world: World) -> dict[str, int]:
+    """Let everybody do what he does, and everything come to rest; return what was broken."""
+    fate = world.fate
+    client, office = world.process("client"), world.process(OPERATOR)
+    producer = Producer(world, world.app(client))
+    operator = Operator(world, world.app(office), producer)
+    members = [Member(world, f"node{number}") for number in range(1, fate.nodes + 1)]
+    saboteur = Saboteur(world, members)
+    world.auditor.start()
+    for member in members:
+        await member.start()
+    world.network.weather = WEATHERS[fate.weather]
+    if "wakes" in fate:
+        world.notifier.loses, world.notifier.repeats = 0.3, 0.2
+    await asyncio.gather(
+        client.run(producer.run(), "enqueuing"),
+        office.run(operator.run(fate.lasts), "interfering"),
+        saboteur.run(fate.lasts),
+    )
+    world.network.weather = WEATHERS["fair"]
+    await office.run(operator.restore(), "restoring")
+    await _rest(world)
+    for member in members:
+        member.supervised = False
+        await member.drain()
+    world.auditor.stop()
+    FinalRules(world.book).check(world.store.tables, producer.acknowledged)
+    return {**saboteur.done, "lie": operator.lies}
 
 
 async def _rest(world: World) -> None:
     """Wait until nothing is left to do; how long that may take is a promise too."""
-    loop = asyncio.get_running_loop()
-    ends_at = loop.time() + PATIENCE
-    while not _at_rest(world.store.tables) and loop.time() < ends_at:  # noqa: ASYNC110  no real time
+    loop = running_loop()
+    began = loop.time()
+    while not at_rest(world.store.tables):
+        # What is known to be wrong need not be looked at for long.
+        if loop.time() - began > (SHORT_PATIENCE if world.book.broken else PATIENCE):
+            return
         await asyncio.sleep(0.5)
 
 
-def _at_rest(tables: Tables) -> bool:
-    waits = all(waits_for_a_stranger(tables, job_id) for job_id in tables.parked)
-    return not tables.ready and not tables.running and waits
+async def _clean_up() -> None:
+    """End everything that still runs; what ends may start something else, such as the next job."""
+    while others := asyncio.all_tasks() - {asyncio.current_task()}:
+        for task in others:
+            task.cancel()
+        await asyncio.wait(others)
+
+
+def _escaped(world: World, context: dict[str, Any]) -> None:
+    """Something was raised where nobody could catch it."""
+    what = context.get("exception") or context["message"]
+    world.checker.crashed("loop", what if isinstance(what, BaseException) else RuntimeError(what))
+
+
+def _faults(world: World, made: Mapping[str, int]) -> dict[str, int]:
+    begun = world.ledger.runs.values()
+    found = {
+        **made,
+        "lost messages": world.network.lost,
+        "stalled messages": world.network.stalled,
+        "lost wake-ups": world.notifier.lost,
+        "repeated wake-ups": world.notifier.repeated,
+        "poisoned": sum(run.task == "poison" for run in begun),
+        "blocked loop": sum(run.task == "blocker" for run in begun),
+        "skewed clocks": len(world.processes) if "skew" in world.fate else 0,
+    }
+    return {name: count for name, count in found.items() if count}
+
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """Keep what nobody will ever wake until the end: when garbage goes would be seen otherwise.
+
+    A killed process leaves coroutines behind. Collecting them runs their last blocks, and when
+    that happens depends on what else this interpreter has been doing.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

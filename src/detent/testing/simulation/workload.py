@@ -1,22 +1,32 @@
 """The jobs of a simulation: every kind of task there is, and how each may end."""
 
 import asyncio
+import functools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
 from detent.app import App
+from detent.config import Config
 from detent.context import JobContext
 from detent.control_flow import Fail, RetryAfter, Snooze
+from detent.daemons import DaemonContext
+from detent.errors import StoreUnavailable, TermLost
 from detent.model.retry import Retry
 from detent.model.state import State
+from detent.stores.memory import MemoryStore
 from detent.tasks import Task
-from detent.testing.simulation.ledger import Ledger, stubborn_sleep
+from detent.testing.simulation.ledger import Ledger, ledger_here, stubborn_sleep
+from detent.testing.simulation.process import who
 
 SUCCEEDED: Final = (State.SUCCEEDED,)
 FAILED: Final = (State.FAILED,)
+# Each trouble with the store counts as a try of a payment.
+PAID: Final = (State.SUCCEEDED, State.FAILED)
+# How long a lock is held by somebody who does not renew it, in seconds.
+LOCKED: Final = 3.0
 BIG: Final = "x" * 9_000
 
 
@@ -29,6 +39,10 @@ class Kind:
     ends: tuple[State, ...]
     attempts: int
     arguments: Callable[[random.Random], tuple[Any, ...]] = lambda chance: ()
+    in_leases: bool = False
+    """Whether its argument is in leases, and not in seconds."""
+    fault: str | None = None
+    """The fault that it is; without it there are no such jobs."""
 
 
 KINDS: Final = (
@@ -39,30 +53,63 @@ KINDS: Final = (
     Kind("asks_again", 4, SUCCEEDED, 3),
     Kind("sleepy", 6, SUCCEEDED, 1, lambda chance: (chance.randint(1, 2),)),
     Kind("talker", 8, SUCCEEDED, 5),
-    Kind("payment", 10, (State.SUCCEEDED, State.FAILED), 8),
-    Kind("stubborn", 4, SUCCEEDED, 5, lambda chance: (chance.uniform(15, 40),)),
+    Kind("payment", 10, PAID, 8, lambda chance: (chance.choice((0.1, 4.0)) * chance.random(),)),
+    Kind(
+        "guarded", 8, PAID, 8, lambda chance: (f"lock {chance.randrange(3)}", chance.uniform(0, 4))
+    ),
+    Kind("stubborn", 4, SUCCEEDED, 5, lambda chance: (chance.uniform(8, 25),)),
     Kind("hopeless", 5, FAILED, 3),
     Kind("refused", 3, FAILED, 5),
     Kind("endless", 4, FAILED, 2),
     Kind("stranger", 2, (), 1),
+    Kind("poison", 4, FAILED, 5, lambda chance: (chance.uniform(0, 2),), fault="poison"),
+    Kind("blocker", 4, SUCCEEDED, 5, lambda chance: (chance.uniform(0.5, 3.3),), True, "block"),
 )
 BY_TASK: Final = {kind.task: kind for kind in KINDS}
 
 
-def declare(app: App, ledger: Ledger) -> None:
+def declare(app: App) -> None:
     """Declare all tasks that nodes know."""
-    _declare_well_behaved(app)
-    _declare_failing(app)
-    _declare_talking(app, ledger)
+    for task in _tasks():
+        app.tasks.add(task)
 
 
-def declare_stranger(app: App) -> Task[..., Any]:
+def declare_stranger(app: App) -> None:
     """Declare the task that only the client knows: its jobs wait for a node that never comes."""
 
     async def stranger() -> None: ...
 
-    task: Task[..., Any] = app.task(name="stranger")(stranger)
-    return task
+    app.task(name="stranger")(stranger)
+
+
+def declare_daemon(app: App, ledger: Ledger) -> None:
+    """Declare the daemon that writes something every second, under its term."""
+
+    @app.daemon(name="beacon")
+    async def beacon(ctx: DaemonContext) -> None:
+        store: Any = app.store
+        with ledger.reign(ctx.term) as commit:
+            while not ctx.should_stop:
+                try:
+                    async with store.begin() as connection:
+                        await ctx.fenced(connection)
+                        connection.on_commit(commit)
+                except StoreUnavailable:
+                    await asyncio.sleep(0.3)
+                except TermLost:
+                    return
+                await asyncio.sleep(0.7)
+
+
+@functools.cache
+def _tasks() -> Sequence[Task[..., Any]]:
+    """Return the tasks, made once: every process of every run has the same."""
+    app = App(config=Config(), store=MemoryStore())
+    _declare_well_behaved(app)
+    _declare_failing(app)
+    _declare_talking(app)
+    _declare_harmful(app)
+    return tuple(app.tasks)
 
 
 def _declare_well_behaved(app: App) -> None:
@@ -111,10 +158,10 @@ def _declare_failing(app: App) -> None:
         await asyncio.sleep(36_000)
 
 
-def _declare_talking(app: App, ledger: Ledger) -> None:
+def _declare_talking(app: App) -> None:
     @app.task(name="sleepy", retry=Retry(max_attempts=1))
     async def sleepy(ctx: JobContext, times: int) -> int:
-        runs = ledger.runs_of(ctx.job_id, ctx.generation)
+        runs = ledger_here().runs_of(ctx.job_id, ctx.generation)
         if runs <= times:
             raise Snooze(timedelta(seconds=0.8))
         return runs
@@ -131,8 +178,28 @@ def _declare_talking(app: App, ledger: Ledger) -> None:
         return "done"
 
     @app.task(name="payment", retry=Retry(max_attempts=8, delay=timedelta(seconds=0.5)))
-    async def payment(ctx: JobContext) -> None:
+    async def payment(ctx: JobContext, seconds: float) -> None:
         async with ctx.transaction() as connection:
+            ledger = ledger_here()
             connection.on_commit(lambda: ledger.effect(ctx.job_id, ctx.generation))
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(seconds)
             ctx.set_result("paid")
+
+    @app.task(name="guarded", retry=Retry(max_attempts=8, delay=timedelta(seconds=0.5)))
+    async def guarded(name: str, seconds: float) -> None:
+        async with who().app.lock(name, ttl=LOCKED, wait=20) as lock:
+            with ledger_here().held(lock):
+                await asyncio.sleep(seconds)
+
+
+def _declare_harmful(app: App) -> None:
+    @app.task(name="poison")
+    async def poison(ctx: JobContext, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        ledger_here().culprits[who()] = ctx.job_id
+        who().kill()
+        await asyncio.get_running_loop().create_future()
+
+    @app.task(name="blocker")
+    async def blocker(seconds: float) -> None:
+        await who().block(seconds)

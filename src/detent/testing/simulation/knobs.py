@@ -1,0 +1,32 @@
+"""Makes pages and batches so small that a run of forty jobs meets their ends."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Final
+
+from detent._engine import dispatch, finish, scribe
+from detent._engine.maintenance import rescue
+
+SMALL: Final[tuple[tuple[ModuleType, str, int], ...]] = (
+    (dispatch, "AT_ONCE", 1),
+    (finish, "BATCH", 2),
+    (rescue, "PAGE", 1),
+    (scribe, "BATCH", 2),
+)
+
+
+@contextmanager
+def turned(*, small: bool) -> Iterator[None]:
+    """Turn the knobs for the length of a run."""
+    if not small:
+        yield
+        return
+    usual = [getattr(module, name) for module, name, _ in SMALL]
+    for module, name, value in SMALL:
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for (module, name, _), value in zip(SMALL, usual, strict=True):
+            setattr(module, name, value)

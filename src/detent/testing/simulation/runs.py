@@ -1,0 +1,48 @@
+"""The rules about what really runs: claimed, valid, once, and within the slots."""
+
+from collections.abc import Mapping
+
+from detent.testing.simulation.book import Book
+from detent.testing.simulation.ledger import Run
+from detent.testing.simulation.workload import BY_TASK
+
+
+class RunRules:
+    """Looks at every run of a task's function when it begins."""
+
+    def __init__(self, book: Book, slots: Mapping[str, int]) -> None:
+        self._book = book
+        self._slots = slots
+
+    def begun(self, run: Run) -> None:
+        """Every run has a claim of its own, and it is valid: so nobody else's is."""
+        book = self._book
+        about = f"{book.history.job(run.job)} fence {run.fence} on {run.process.name}"
+        granted = book.granted.get((run.job, run.fence))
+        if granted is None or granted.node != run.node:
+            book.refuse("only claimed jobs run", about)
+        if (run.job, run.fence) in book.ledger.runs:
+            book.refuse("a claim is run once", about)
+        if run.attempt > BY_TASK[run.task].attempts:
+            book.refuse("no more tries than allowed", f"{about}: attempt {run.attempt}")
+        # A node stops before its lease ends, so whatever it begins it has the right to.
+        if not self._valid(run) and run.node not in book.slandered:
+            book.refuse("a run begins with a valid claim", about)
+        going = book.ledger.going_on(run.process)
+        if any(each.job == run.job for each in going):
+            book.refuse("a process runs a job once at a time", about)
+        mates = sum(each.queue == run.queue for each in going)
+        if mates >= self._slots[run.queue]:
+            book.refuse("never more than its slots", f"{about}: {mates + 1} in {run.queue}")
+        if self._is_suspect(run) and any(
+            self._is_suspect(each) for each in going if each.node == run.node
+        ):
+            book.refuse("no suspect beside another", about)
+
+    def _valid(self, run: Run) -> bool:
+        claim = self._book.before.running.get(run.job)
+        return claim is not None and (claim.fence, claim.node) == (run.fence, run.node)
+
+    def _is_suspect(self, run: Run) -> bool:
+        granted = self._book.granted.get((run.job, run.fence))
+        return granted is not None and self._book.is_suspect(granted.crashes)

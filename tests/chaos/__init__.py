@@ -1,0 +1,1 @@
+"""Process chaos: real nodes, a real database, and somebody who breaks both."""

@@ -1,0 +1,41 @@
+"""If these fail, the simulation passes although a guarantee is broken: see mutants/README.md."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from detent.testing.simulation.__main__ import plan_of
+from detent.testing.simulation.run import simulate
+from tests.sim.mutants.__main__ import README, readme
+from tests.sim.mutants.mutants import FAST, hunt, load, plant, planted
+
+MUTANTS = load()
+FAST_ONES = [each for each in MUTANTS if each.fast]
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(MUTANTS) >= 30
+    assert len(FAST_ONES) >= 12
+
+
+def test_the_table_tells_of_all() -> None:
+    assert README.read_text() == readme(), "run: python -m tests.sim.mutants --readme"
+
+
+def test_every_patch_still_applies() -> None:
+    with planted(None) as source:
+        for mutant in MUTANTS:
+            plant(mutant, source.parent, "--check")
+
+
+@pytest.mark.slow
+def test_known_bugs_are_noticed() -> None:
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        seeds = list(pool.map(lambda each: hunt(each, FAST), FAST_ONES))
+    caught = list(zip(FAST_ONES, seeds, strict=True))
+    assert [each.name for each, seed in caught if seed is None] == []
+    for mutant, seed in caught:
+        assert seed is not None
+        report = simulate(seed, plan_of(mutant.plan))
+        assert not report.broken, f"{mutant.name} proves nothing: {report.explain()}"
