@@ -19,13 +19,21 @@ from pathlib import Path
 from textwrap import dedent
 
 from detent import events, logs
-from detent.config import Config, PollingConfig, format_duration
+from detent.config import Config, PollingConfig, PoolConfig, format_duration
+from detent.config.rules import format_rule
 from detent.config.sections import Section
 from detent.errors import ConfigError
+from detent.model.retention import Rule
 from detent.model.state import diagram
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))  # a program that is started as a file sees only its own folder
+
+from tools.commands import commands_page  # noqa: E402  found by the line above
+from tools.first_files import first_settings  # noqa: E402
+
 DOCS = ROOT / "docs"
+FIRST = ROOT / "src" / "detent" / "cli" / "templates"
 NOTE = "<!-- Made by tools/reference.py from the code: change it there. -->"
 SHORT = {("store", "url"): "DETENT_URL"}
 DIAGRAM = re.compile(r"(?<=```mermaid\n).*?(?=```)", re.DOTALL)
@@ -38,6 +46,8 @@ def pages() -> dict[Path, str]:
     return {
         DOCS / "reference" / "events.md": events_page(),
         DOCS / "reference" / "configuration.md": configuration_page(),
+        DOCS / "reference" / "cli.md": commands_page(NOTE),
+        FIRST / "detent.toml": first_settings(attribute_docs),
         life: drawn,
     }
 
@@ -108,7 +118,9 @@ def field_names(kind: object) -> list[str]:
 
 def configuration_page() -> str:
     hints = typing.get_type_hints(Config)
-    sections = "\n\n".join(section_part(hints[field.name]) for field in dataclasses.fields(Config))
+    # Of pools there are as many as have names.
+    kinds = [hints[field.name] for field in dataclasses.fields(Config) if field.name != "pools"]
+    sections = "\n\n".join(section_part(kind) for kind in (*kinds, PoolConfig))
     return f"""\
 # Configuration
 
@@ -121,6 +133,7 @@ would be valid; an unknown key names the one that was probably meant.
 
 - Durations are `"250ms"`, `"5s"`, `"15m"`, `"2h"`, `"1d"`, or several of these in a row; a bare
   number is seconds.
+- Amounts of memory are `"64kB"`, `"512MB"`, `"2GB"`; a bare number is bytes.
 - Strings in the file may hold `${{NAME}}` and `${{NAME:-default}}`, taken from the environment.
 - Every setting has a variable `DETENT_<SECTION>_<KEY>`, such as `DETENT_NODE_THREADS`; the URL has
   the short one `DETENT_URL`. An empty variable counts as unset.
@@ -193,6 +206,8 @@ def shown(value: object) -> str:
             return f"`{str(value).lower()}`"
         case timedelta():
             return f"`{format_duration(value)}`"
+        case Rule():
+            return f"`{format_rule(value)}`"
         case tuple() | Mapping():
             return ", ".join(f"`{entry}`" for entry in value) or "none"
         case int():

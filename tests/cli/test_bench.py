@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import asyncpg
 from click.testing import Result
@@ -39,6 +40,13 @@ def test_a_measurement_does_not_touch_the_schema_that_is_there(
     before = schemas(postgres_url)
     assert detent("bench", "--url", postgres_url, "--jobs", "10").exit_code == 0
     assert schemas(postgres_url) == before
+
+
+def test_a_measurement_of_a_file_leaves_no_file(detent: Detent, tmp_path: Path) -> None:
+    result = detent("bench", "--jobs", "300", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["url"] == "sqlite:///detent.db"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_people_read_four_lines(detent: Detent) -> None:

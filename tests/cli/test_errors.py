@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from detent import State
+from detent.cli import main
+
 Detent = Callable[..., Result]
 
 JOBS = """
@@ -18,6 +21,9 @@ text = "app"
 
 class Box:
     inner = "not an app"
+
+@app.task(name="hello")
+async def hello() -> None: ...
 """
 
 
@@ -66,10 +72,46 @@ def test_what_a_module_raises_itself_is_shown_as_it_is(detent: Detent) -> None:
         detent("node", "broken_jobs:app")
 
 
-def test_no_app_at_all_shows_the_usage(detent: Detent) -> None:
-    result = detent("node")
+STATES = f"{', '.join(repr(str(state)) for state in State)} (see: detent jobs list -h)"
+
+
+@pytest.mark.parametrize(
+    "words, problem",
+    [
+        ("node", "Missing argument 'APP' (see: detent node -h)"),
+        ("nodde", "detent: there is no command 'nodde'; did you mean node?"),
+        (
+            "xyzzy",
+            f"detent: there is no command 'xyzzy'; the commands are {', '.join(main.parts)}",
+        ),
+        ("jobs cancle", "detent jobs: there is no command 'cancle'; did you mean cancel?"),
+        (
+            "queues drop",
+            (
+                "detent queues: there is no command 'drop'; "
+                "the commands are list, pause, resume, scale"
+            ),
+        ),
+        (
+            "jobs list --sate failed",
+            "there is no option --sate; did you mean --state? (see: detent jobs list -h)",
+        ),
+        ("jobs --zzz", "there is no option --zzz (see: detent jobs list -h)"),
+        ("--verison", "there is no option --verison; did you mean --version? (see: detent -h)"),
+        (
+            "queues list mail",
+            "Got unexpected extra argument (mail) (see: detent queues list -h)",
+        ),
+        ("jobs list --limit", "Option '--limit' requires an argument"),
+        ("jobs list --state ded", f"Invalid value for '--state': 'ded' is not one of {STATES}"),
+    ],
+)
+def test_what_was_mistyped_is_one_line_with_what_was_meant(
+    detent: Detent, words: str, problem: str
+) -> None:
+    result = detent(*words.split())
+    assert only_line(result) == problem
     assert result.exit_code == 2
-    assert "Missing argument 'APP'" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -91,7 +133,21 @@ def test_options_are_checked_like_settings(
     assert problem in result.stderr
 
 
-@pytest.mark.parametrize("command", [["migrate", "--plan"], ["bench"], ["node", "shop_jobs:app"]])
+COMMANDS = [
+    ["migrate", "--plan"],
+    ["bench"],
+    ["node", "shop_jobs:app"],
+    ["enqueue", "shop_jobs:app", "hello"],
+    ["jobs", "list"],
+    ["jobs", "cancel", "01890a5d-ac96-774b-bcce-b302099a8057"],
+    ["jobs", "retry", "--all", "--yes"],
+    ["queues"],
+    ["queues", "pause", "mail"],
+    ["nodes"],
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_an_unknown_kind_of_database_is_a_mistake_in_the_question(
     detent: Detent, command: list[str]
 ) -> None:
@@ -100,7 +156,7 @@ def test_an_unknown_kind_of_database_is_a_mistake_in_the_question(
     assert result.exit_code == 2
 
 
-@pytest.mark.parametrize("command", [["migrate", "--plan"], ["bench"], ["node", "shop_jobs:app"]])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_a_url_that_is_none_is_refused(detent: Detent, command: list[str]) -> None:
     result = detent(*command, "--url", "localhost")
     assert "must be a URL such as postgresql://host/database" in only_line(result)
@@ -122,7 +178,7 @@ def test_a_mistake_in_the_environment_is_one_line(detent: Detent) -> None:
     assert result.exit_code == 2
 
 
-@pytest.mark.parametrize("command", [["migrate"], ["bench"], ["node", "shop_jobs:app"]])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_a_database_that_cannot_be_reached_is_one_line_without_its_password(
     detent: Detent, command: list[str]
 ) -> None:
@@ -131,3 +187,29 @@ def test_a_database_that_cannot_be_reached_is_one_line_without_its_password(
     assert line.startswith("the database cannot be reached: ")
     assert line.endswith("(postgresql://ada:***@127.0.0.1:1/jobs)")
     assert result.exit_code == 1
+
+
+def test_settings_come_from_the_file_in_the_current_directory(
+    detent: Detent, tmp_path: Path
+) -> None:
+    (tmp_path / "detent.toml").write_text('[store]\nurl = "postgresql://${WHERE:-nowhere}:1/a"\n')
+    for command in (["jobs"], ["queues"], ["nodes"], ["migrate", "--check"]):
+        assert only_line(detent(*command, WHERE="127.0.0.1")).endswith(
+            "(postgresql://127.0.0.1:1/a)"
+        )
+
+
+def test_a_memory_of_another_process_is_not_shown_as_empty(detent: Detent) -> None:
+    for command in (["jobs"], ["queues"], ["nodes"]):
+        result = detent(*command, "--url", "memory://")
+        assert "lives in the memory of one process" in only_line(result)
+        assert result.exit_code == 2
+
+
+def test_looking_makes_no_file(detent: Detent, tmp_path: Path) -> None:
+    before = set(tmp_path.iterdir())
+    for command in (["jobs"], ["queues"], ["nodes"], ["queues", "pause", "mail"]):
+        result = detent(*command)
+        assert only_line(result).startswith(f"{tmp_path / 'detent.db'} does not exist: ")
+        assert result.exit_code == 1
+    assert set(tmp_path.iterdir()) == before

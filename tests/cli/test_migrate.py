@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import asyncpg
 import pytest
@@ -74,7 +75,9 @@ def test_programs_get_one_document(
 
 
 def test_the_script_builds_what_migrate_builds(detent: Detent, empty_postgres_url: str) -> None:
-    script = detent("migrate", "--sql", "--schema", "by_hand").stdout
+    script = detent(
+        "migrate", "--sql", "--url", "postgresql://nowhere", "--schema", "by_hand"
+    ).stdout
 
     async def execute() -> None:
         connection = await asyncpg.connect(empty_postgres_url)
@@ -86,9 +89,21 @@ def test_the_script_builds_what_migrate_builds(detent: Detent, empty_postgres_ur
     assert checked.exit_code == 0
 
 
-def test_the_script_needs_no_database(detent: Detent) -> None:
-    document = json.loads(detent("migrate", "--sql", "--json").stdout)
+@pytest.mark.parametrize("url", ["postgresql://nowhere", "sqlite:///nowhere.db"])
+def test_the_script_needs_no_database(detent: Detent, tmp_path: Path, url: str) -> None:
+    document = json.loads(detent("migrate", "--sql", "--json", "--url", url).stdout)
     assert "detent_job" in document["sql"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_migrated_like_a_server(detent: Detent, tmp_path: Path) -> None:
+    planned = detent("migrate", "--plan")
+    assert "pending  V001" in planned.stdout
+    assert detent("migrate", "--check").exit_code == 1
+    assert list(tmp_path.iterdir()) == []
+    assert "applied  V001" in detent("migrate").stdout
+    assert detent("migrate", "--check").exit_code == 0
+    assert detent("jobs").exit_code == 0
 
 
 def test_a_database_newer_than_this_version_is_left_alone(

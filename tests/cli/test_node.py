@@ -4,11 +4,7 @@ Each test starts `detent node` as the real process that a supervisor would start
 """
 
 import asyncio
-import os
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,82 +13,44 @@ from uuid import UUID
 import pytest
 
 from detent import App, JobInfo, State
+from tests.node_process import NodeProcess, Start
 
 T = TypeVar("T")
 
-PATIENCE = 30.0
-
 JOBS = """
-import asyncio, os, time
-from pathlib import Path
+import asyncio, sys, threading
 from detent import App
 
 app = App()
+draining = asyncio.Event()
+app.on_drain(draining.set)
 
-@app.task(name="touch")
-async def touch(path: str) -> None:
-    Path(path).touch()
+def tell(word):
+    print(f"job says {word}", file=sys.stderr, flush=True)
 
-@app.task(name="work")
-async def work(path: str, seconds: float) -> None:
-    Path(path).touch()
-    await asyncio.sleep(seconds)
+@app.task(name="quick")
+async def quick(word: str) -> None:
+    tell(word)
+
+@app.task(name="until_drain")
+async def until_drain(word: str) -> None:
+    tell(word)
+    await draining.wait()
+
+@app.task(name="for_ever")
+async def for_ever(word: str) -> None:
+    tell(word)
+    await asyncio.Event().wait()
 
 @app.task(name="block")
-def block(path: str, seconds: float) -> None:
-    Path(path).touch()
-    time.sleep(seconds)
+def block(word: str) -> None:
+    tell(word)
+    threading.Event().wait()
+
+@app.task(name="silent")
+async def silent(word: str) -> None:
+    pass
 """
-
-
-class NodeProcess:
-    """A running `detent node`, and what it says."""
-
-    def __init__(self, home: Path, url: str, *options: str, **environ: str) -> None:
-        self.log = home / "stderr.txt"
-        self.log.touch()
-        inherited = {key: value for key, value in os.environ.items() if "DETENT" not in key}
-        with self.log.open("w") as stderr:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "detent", "node", "shop_jobs:app", *options],
-                cwd=home,
-                env=inherited | {"DETENT_URL": url} | environ,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-            )
-
-    def said(self) -> str:
-        return self.log.read_text()
-
-    def wait_for(self, text: str) -> None:
-        wait_until(lambda: text in self.said(), lambda: f"{text!r} in: {self.said()}")
-
-    def signal(self, number: signal.Signals = signal.SIGTERM) -> None:
-        self._process.send_signal(number)
-
-    def ended(self) -> int:
-        """Wait for its end and return its exit code."""
-        return self._process.wait(PATIENCE)
-
-    def close(self) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.communicate()
-
-
-Start = Callable[..., NodeProcess]
-
-
-def wait_until(holds: Callable[[], bool], what: Callable[[], str]) -> None:
-    ends_at = time.monotonic() + PATIENCE
-    while not holds():
-        if time.monotonic() > ends_at:
-            pytest.fail(f"waited {PATIENCE} s for {what()}")
-        time.sleep(0.02)
-
-
-def wait_for_file(path: Path) -> None:
-    wait_until(path.exists, lambda: f"the file {path}")
 
 
 @pytest.fixture
@@ -102,7 +60,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     nodes: list[NodeProcess] = []
 
     def start(url: str, *options: str, **environ: str) -> NodeProcess:
-        nodes.append(NodeProcess(tmp_path, url, *options, **environ))
+        nodes.append(NodeProcess("shop_jobs:app", url, *options, cwd=tmp_path, **environ))
         return nodes[-1]
 
     yield start
@@ -116,16 +74,12 @@ class Outside:
     def __init__(self, url: str) -> None:
         self._url = url
 
-    def enqueue(
-        self, task: str, path: Path, seconds: float | None = None, queue: str = "default"
-    ) -> UUID:
+    def enqueue(self, task: str, word: str, queue: str = "default") -> UUID:
         async def enqueue(app: App) -> UUID:
-            def never(path: str, seconds: float = 0.0) -> None:
+            def never(word: str) -> None:
                 raise AssertionError("this program runs nothing")
 
-            call = app.task(name=task)(never).options(queue=queue)
-            given = {} if seconds is None else {"seconds": seconds}
-            job = await call.enqueue(str(path), **given)
+            job = await app.task(name=task)(never).options(queue=queue).enqueue(word)
             found: UUID = job.id
             return found
 
@@ -154,17 +108,17 @@ def outside(postgres_url: str) -> Outside:
 
 
 def test_a_node_runs_jobs_until_it_is_told_to_stop(
-    start: Start, outside: Outside, postgres_url: str, tmp_path: Path
+    start: Start, outside: Outside, postgres_url: str
 ) -> None:
     node = start(postgres_url, "--name", "web-1", "--queues", "mail=2,default=5")
     node.wait_for("taking jobs from mail (2), default (5)")
     assert outside.nodes() == ["web-1"]
     jobs = [
-        outside.enqueue("touch", tmp_path / "mail", queue="mail"),
-        outside.enqueue("touch", tmp_path / "default"),
+        outside.enqueue("quick", "mail", queue="mail"),
+        outside.enqueue("quick", "default"),
     ]
-    wait_for_file(tmp_path / "mail")
-    wait_for_file(tmp_path / "default")
+    node.wait_for("job says mail")
+    node.wait_for("job says default")
     node.signal()
     assert node.ended() == 0
     assert [outside.job(job).state for job in jobs] == [State.SUCCEEDED, State.SUCCEEDED]
@@ -174,11 +128,11 @@ def test_a_node_runs_jobs_until_it_is_told_to_stop(
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_first_signal_lets_running_jobs_end(
-    start: Start, outside: Outside, postgres_url: str, tmp_path: Path, number: signal.Signals
+    start: Start, outside: Outside, postgres_url: str, number: signal.Signals
 ) -> None:
     node = start(postgres_url)
-    job = outside.enqueue("work", tmp_path / "begun", 1.0)
-    wait_for_file(tmp_path / "begun")
+    job = outside.enqueue("until_drain", "begun")
+    node.wait_for("job says begun")
     node.signal(number)
     node.wait_for("draining")
     assert node.ended() == 0
@@ -186,11 +140,11 @@ def test_the_first_signal_lets_running_jobs_end(
 
 
 def test_the_second_signal_gives_running_jobs_back(
-    start: Start, outside: Outside, postgres_url: str, tmp_path: Path
+    start: Start, outside: Outside, postgres_url: str
 ) -> None:
     node = start(postgres_url)
-    job = outside.enqueue("work", tmp_path / "begun", 600.0)
-    wait_for_file(tmp_path / "begun")
+    job = outside.enqueue("for_ever", "begun")
+    node.wait_for("job says begun")
     node.signal()
     node.wait_for("draining")
     node.signal()
@@ -200,22 +154,22 @@ def test_the_second_signal_gives_running_jobs_back(
 
 
 def test_the_drain_timeout_gives_running_jobs_back(
-    start: Start, outside: Outside, postgres_url: str, tmp_path: Path
+    start: Start, outside: Outside, postgres_url: str
 ) -> None:
     node = start(postgres_url, "--drain-timeout", "200ms")
-    job = outside.enqueue("work", tmp_path / "begun", 600.0)
-    wait_for_file(tmp_path / "begun")
+    job = outside.enqueue("for_ever", "begun")
+    node.wait_for("job says begun")
     node.signal()
     assert node.ended() == 0
     assert outside.job(job).state is State.PENDING
 
 
 def test_a_thread_that_does_not_end_cannot_keep_the_process(
-    start: Start, outside: Outside, postgres_url: str, tmp_path: Path
+    start: Start, outside: Outside, postgres_url: str
 ) -> None:
     node = start(postgres_url, "--drain-timeout", "200ms")
-    job = outside.enqueue("block", tmp_path / "begun", 600.0)
-    wait_for_file(tmp_path / "begun")
+    job = outside.enqueue("block", "begun")
+    node.wait_for("job says begun")
     node.signal()
     assert node.ended() == 0
     assert outside.job(job).state is State.PENDING
@@ -241,22 +195,22 @@ def test_a_database_that_cannot_be_reached_is_one_line(start: Start) -> None:
 
 
 def test_the_option_beats_the_url_of_the_app(
-    start: Start, outside: Outside, postgres_url: str, tmp_path: Path
+    start: Start, outside: Outside, postgres_url: str
 ) -> None:
     node = start("postgresql://127.0.0.1:1/jobs", "--url", postgres_url)
-    outside.enqueue("touch", tmp_path / "touched")
-    wait_for_file(tmp_path / "touched")
+    outside.enqueue("quick", "touched")
+    node.wait_for("job says touched")
     node.signal()
     assert node.ended() == 0
 
 
 def test_every_job_is_told_of_when_somebody_debugs(
-    start: Start, outside: Outside, postgres_url: str, tmp_path: Path
+    start: Start, outside: Outside, postgres_url: str
 ) -> None:
     node = start(postgres_url, "--log-level", "debug")
-    job = outside.enqueue("touch", tmp_path / "a secret path")
-    node.wait_for(f"job {job} (touch) succeeded in attempt 1")
-    assert "a secret path" not in node.said()
+    job = outside.enqueue("silent", "a secret word")
+    node.wait_for(f"job {job} (silent) succeeded in attempt 1")
+    assert "a secret word" not in node.said()
 
 
 def test_the_logging_of_the_application_is_kept(

@@ -3,20 +3,21 @@
 import asyncio
 import secrets
 import statistics
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 import click
-from rich.console import Console
 
 from detent.app import App
-from detent.cli.command import example, json_option, load_config, print_json, run, url_option
+from detent.cli.command import example, json_option, url_option
+from detent.cli.output import print_json, status
+from detent.cli.running import load_config, run
 from detent.config import Config, redact
 from detent.databases import drop_store
+from detent.stores.sqlite.address import path_of
 from detent.tasks import Task
 
 CHUNK: Final = 5000
@@ -61,10 +62,16 @@ class Measurement:
 def bench_command(url: str | None, jobs: int, concurrency: int, as_json: bool) -> None:
     """Measure enqueuing and running jobs that do nothing, with one node.
 
-    Everything happens in a schema of its own, which is dropped at the end.
+    Everything happens in a schema of its own, or in a file of its own beside the one that is
+    named, which is gone at the end.
     """
-    config = _throw_away(load_config(url), concurrency)
-    measured = run(_bench(config, jobs), config)
+    given = load_config(url)
+    config = _throw_away(given, concurrency)
+    try:
+        measured = run(_bench(config, jobs), config, for_long=True)
+    finally:
+        _remove_file(config)
+    measured = replace(measured, url=redact(given.store.url))
     if as_json:
         print_json(asdict(measured))
     else:
@@ -73,12 +80,14 @@ def bench_command(url: str | None, jobs: int, concurrency: int, as_json: bool) -
 
 def _throw_away(config: Config, concurrency: int) -> Config:
     """Return settings that touch nothing of what is already there."""
-    schema = f"detent_bench_{secrets.token_hex(4)}"
-    return replace(
-        config,
-        store=replace(config.store, schema=schema, auto_migrate=True),
-        node=replace(config.node, queues={}, concurrency=concurrency),
-    )
+    name = f"detent_bench_{secrets.token_hex(4)}"
+    if config.store.url.startswith("sqlite:"):
+        beside = Path(path_of(config.store.url, config.store.schema)).with_name(f"{name}.db")
+        store = replace(config.store, url=f"sqlite:///{quote(str(beside))}")
+    else:
+        store = replace(config.store, schema=name, auto_migrate=True)
+    node = replace(config.node, queues={}, concurrency=concurrency)
+    return replace(config, store=store, node=node)
 
 
 async def _bench(config: Config, jobs: int) -> Measurement:
@@ -86,8 +95,15 @@ async def _bench(config: Config, jobs: int) -> Measurement:
         async with App(config=config) as app:
             return await _measure(app, jobs)
     finally:
-        if not config.store.url.startswith("memory:"):
+        if not config.store.url.startswith(("memory:", "sqlite:")):
             await drop_store(config)
+
+
+def _remove_file(config: Config) -> None:
+    """Remove a throw-away file, which nobody has open any more."""
+    if config.store.url.startswith("sqlite:"):
+        for ending in ("", "-wal", "-shm"):
+            Path(path_of(config.store.url) + ending).unlink(missing_ok=True)
 
 
 class Counter:
@@ -116,11 +132,11 @@ async def _measure(app: App, jobs: int) -> Measurement:
     async def tell() -> None:
         started.put_nowait(time.perf_counter())
 
-    with _status(f"enqueuing {jobs:,} jobs"):
+    with status(f"enqueuing {jobs:,} jobs"):
         enqueuing = await _enqueue(app, nothing, jobs)
-    with _status(f"running {jobs:,} jobs"):
+    with status(f"running {jobs:,} jobs"):
         running = await _run(app, counter)
-    with _status(f"waiting for {SINGLES} jobs, one at a time"):
+    with status(f"waiting for {SINGLES} jobs, one at a time"):
         waits = await _wait_for_each(app, tell, started)
     cuts = statistics.quantiles(waits, n=100)
     return Measurement(
@@ -162,16 +178,6 @@ async def _wait_for_each(
             await tell.enqueue()
             waits.append(await started.get() - begun)
     return waits
-
-
-@contextmanager
-def _status(text: str) -> Iterator[None]:
-    """Say what is going on, to people only."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    with Console(stderr=True).status(text):
-        yield
 
 
 def _print(measured: Measurement) -> None:

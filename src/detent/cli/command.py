@@ -1,18 +1,11 @@
-"""What all commands share: options, one-line errors, and the event loop they run on."""
+"""What all commands are made of: options, examples, and errors of one line."""
 
-import asyncio
-import importlib
-import json
-from collections.abc import Callable, Coroutine
-from dataclasses import replace
+from collections.abc import Callable
 from typing import IO, Any, Final, TypeVar
 
 import click
 
-from detent.config import Config, redact
-from detent.errors import ConfigError, DetentError, StoreUnavailable
-
-Result = TypeVar("Result")
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 FAILED: Final = 1
 NOT_UNDERSTOOD: Final = 2
@@ -26,73 +19,47 @@ schema_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
+def store_options(command: Command) -> Command:
+    """Give a command the options that say which store it speaks to."""
+    return url_option(schema_option(command))
+
+
+def reading(read: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """Return a callback that reads what was typed; a `ValueError` says what would be valid."""
+
+    def one(value: str) -> Any:
+        try:
+            return read(value)
+        except ValueError as error:
+            raise click.BadParameter(f"{value!r} {error}") from error
+
+    def callback(_: click.Context, __: click.Parameter, value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(one(each) for each in value)
+        return None if value is None else one(value)
+
+    return callback
+
+
 class Failed(click.ClickException):
-    """An error that people can do something about: one line, no traceback."""
+    """An error that people can do something about: one line, then details if there are any."""
 
     exit_code = FAILED
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, details: str = "") -> None:
         super().__init__(" ".join(message.split()))
+        self.details = details
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Print the line where errors belong."""
-        click.echo(f"detent: error: {self.message}", file=file, err=file is None)
+        """Print it where errors belong."""
+        lines = [f"detent: error: {self.message}", *self.details.splitlines()]
+        click.echo("\n".join(lines), file=file, err=file is None)
 
 
 class NotUnderstood(Failed):
     """The same for what was asked, rather than for what was done."""
 
     exit_code = NOT_UNDERSTOOD
-
-
-class CommandGroup(click.Group):
-    """Turns the errors that Detent raises on purpose into one line and an exit code."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run a command."""
-        try:
-            return super().invoke(ctx)
-        except ConfigError as error:
-            raise NotUnderstood(str(error)) from error
-        except DetentError as error:
-            raise Failed(str(error)) from error
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the commands in the order in which people need them."""
-        return list(self.commands)
-
-
-def load_config(url: str | None, schema: str | None = None) -> Config:
-    """Return the settings, with what the options say differently."""
-    config = Config.load(url)
-    if schema is None:
-        return config
-    return replace(config, store=replace(config.store, schema=schema))
-
-
-def run(work: Coroutine[Any, Any, Result], config: Config) -> Result:
-    """Run a coroutine to its end, on uvloop where it is installed."""
-    try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(work)
-    except StoreUnavailable as error:
-        # The driver's words seldom say which database it was.
-        raise Failed(f"{error} ({redact(config.store.url)})") from error
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        factory: Callable[[], asyncio.AbstractEventLoop] = importlib.import_module(
-            "uvloop"
-        ).new_event_loop
-    except ImportError:
-        return None
-    return factory
-
-
-def print_json(document: object) -> None:
-    """Print one JSON document."""
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
 
 
 def example(*lines: str) -> str:

@@ -2,12 +2,14 @@
 
 import importlib
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from detent.app import App
 from detent.cli.command import NotUnderstood
+from detent.config import StoreConfig
 
 
 def find_app(place: str) -> App:
@@ -30,6 +32,16 @@ def find_app(place: str) -> App:
     if not isinstance(found, App):
         raise _wrong(place, f"that is a {type(found).__name__}, not an App; {_apps_in(module)}")
     return found
+
+
+def aim(app: App, url: str | None, schema: str | None) -> None:
+    """Let an app that was found work on the store that the options name."""
+    changes: dict[str, Any] = {}
+    if url is not None:
+        changes["url"] = StoreConfig.read("url", url, "--url")
+    if schema is not None:
+        changes["schema"] = StoreConfig.read("schema", schema, "--schema")
+    app.config = replace(app.config, store=replace(app.config.store, **changes))
 
 
 def _import(place: str, name: str) -> ModuleType:

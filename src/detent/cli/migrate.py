@@ -2,16 +2,9 @@
 
 import click
 
-from detent.cli.command import (
-    FAILED,
-    example,
-    json_option,
-    load_config,
-    print_json,
-    run,
-    schema_option,
-    url_option,
-)
+from detent.cli.command import FAILED, example, json_option, store_options
+from detent.cli.output import print_json
+from detent.cli.running import load_config, run
 from detent.config import Config
 from detent.databases import migrate_store, migration_script, pending_migrations
 
@@ -24,8 +17,7 @@ from detent.databases import migrate_store, migration_script, pending_migrations
         "detent migrate --sql > detent.sql",
     ),
 )
-@url_option
-@schema_option
+@store_options
 @click.option("--plan", "mode", flag_value="plan", help="Only say which steps are pending.")
 @click.option("--check", "mode", flag_value="check", help="The same; exit code 1 if there are any.")
 @click.option("--sql", "mode", flag_value="sql", help="Only print the SQL of all steps.")

@@ -5,20 +5,21 @@ import gc
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
-from datetime import timedelta
 from typing import Any, Final, TypeVar
 
 import click
 
 from detent.app import App, RunningNode
-from detent.cli.command import Failed, example, run, url_option
-from detent.cli.locate import find_app
-from detent.config import NodeConfig, StoreConfig
+from detent.cli.command import Failed, example, store_options
+from detent.cli.locate import aim, find_app
+from detent.cli.running import run
+from detent.cli.supervise import Supervisor, command_of_child, lifeline_of, names_for
+from detent.config import NodeConfig
 from detent.errors import ConfigError
 
 LOG_FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
@@ -45,14 +46,25 @@ def _setting_option(flag: str, metavar: str, text: str) -> Callable[[Command], C
     epilog=example(
         "detent node shop.jobs:app",
         "detent node shop.jobs:app --queues mail=20,default=50 --drain-timeout 2m",
+        "detent node shop.jobs:app --processes 4 --max-rss 1GB",
     ),
 )
 @click.argument("place", metavar="APP")
 @_setting_option("--queues", "mail=20,...", "Queues, and how many jobs of each run at once.")
 @_setting_option("--concurrency", "N", 'How many jobs run at once, of the queue "default".')
 @_setting_option("--name", "NAME", "The node's name.  [default: the host's]")
+@_setting_option("--roles", "worker,...", "What the node does.  [default: everything]")
+@_setting_option("--capabilities", "gpu,...", "What the node offers to tasks that need it.")
 @_setting_option("--drain-timeout", "30s", "How long jobs may go on when the node stops.")
-@url_option
+@_setting_option("--max-jobs", "N", "Drain and end after so many jobs.")
+@_setting_option("--max-rss", "1GB", "Drain and end when the process has grown that big.")
+@click.option(
+    "--processes",
+    metavar="N",
+    type=click.IntRange(1, 1000),
+    help="Run N nodes under a parent that replaces those that end.",
+)
+@store_options
 @click.option(
     "--log-level",
     type=click.Choice(LEVELS, case_sensitive=False),
@@ -62,12 +74,11 @@ def _setting_option(flag: str, metavar: str, text: str) -> Callable[[Command], C
 def node_command(
     *,
     place: str,
-    queues: dict[str, int] | None,
-    concurrency: int | None,
-    name: str | None,
-    drain_timeout: timedelta | None,
+    processes: int | None,
     url: str | None,
+    schema: str | None,
     log_level: str,
+    **settings: Any,
 ) -> None:
     """Run a node that works on the jobs of APP.
 
@@ -79,14 +90,18 @@ def node_command(
     app = find_app(place)
     if not logging.getLogger().handlers:
         logging.basicConfig(stream=sys.stderr, format=LOG_FORMAT, level=log_level.upper())
-    if url is not None:
-        checked: str = StoreConfig.read("url", url, "--url")
-        app.config = replace(app.config, store=replace(app.config.store, url=checked))
-    if concurrency is not None and (queues or app.config.node.queues):
+    aim(app, url, schema)
+    own_queues = settings["queues"] or app.config.node.queues
+    if settings["concurrency"] is not None and own_queues:
         raise click.UsageError("--concurrency is for the queue 'default' alone; use --queues")
-    node = app.node(queues=queues, concurrency=concurrency, name=name, drain_timeout=drain_timeout)
+    if processes is not None:
+        base = settings["name"] or app.config.node.name or socket.gethostname()
+        supervisor = Supervisor(app, command_of_child(sys.argv[1:]), names_for(base, processes))
+        run(supervisor.run(), app.config, for_long=True)
+        return
+    node = app.node(**settings)
     _calm_collector()
-    run(_serve(app, node), app.config)
+    run(_serve(app, node), app.config, for_long=True)
     _leave_stuck_threads()
 
 
@@ -126,6 +141,14 @@ class Stopper:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             _handle(loop, number, self.stop)
+        lifeline = lifeline_of(os.environ)
+        if lifeline is not None:
+            loop.add_reader(lifeline, self._orphaned, loop, lifeline)
+
+    def _orphaned(self, loop: asyncio.AbstractEventLoop, lifeline: int) -> None:
+        """The parent is gone: nobody would replace this process, nor end it."""
+        loop.remove_reader(lifeline)
+        self.stop()
 
     def stop(self) -> None:
         """Stop the node; the more often this is called, the sooner."""

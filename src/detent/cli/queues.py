@@ -1,0 +1,218 @@
+"""`detent queues`: what waits where, and the switch of each queue."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import click
+
+from detent.cli.command import Failed, example, json_option, reading, store_options
+from detent.cli.completion import complete_queue
+from detent.cli.groups import CommandGroup, Part, meant
+from detent.cli.moments import age, iso, now
+from detent.cli.output import (
+    Column,
+    on_terminal,
+    one_line,
+    print_json,
+    print_lines,
+    print_next,
+    print_table,
+    state_text,
+    text,
+)
+from detent.cli.running import load_config
+from detent.cli.session import Session, with_session
+from detent.config import check_name
+from detent.config.readers import MAX_SLOTS
+from detent.model.job import JobFilter
+from detent.spi.store import QueueInfo
+
+PARTS: Final = {
+    "list": Part(
+        "detent.cli.queues:list_command", "List the queues that hold live jobs or were paused."
+    ),
+    "pause": Part(
+        "detent.cli.queues:pause_command",
+        "Let no more jobs of a queue start, on any node; those that run go on.",
+    ),
+    "resume": Part("detent.cli.queues:resume_command", "Let the jobs of a queue start again."),
+    "scale": Part(
+        "detent.cli.queues:scale_command",
+        "Let every node that serves a queue run SLOTS of its jobs at once.",
+    ),
+}
+COLUMNS: Final = (
+    Column("queue", shrinks=True),
+    Column(""),
+    Column("pending", right=True),
+    Column("due", right=True),
+    Column("running", right=True),
+    Column("slots", right=True),
+    Column("oldest due", right=True),
+)
+
+
+@click.group(
+    "queues",
+    cls=CommandGroup,
+    parts=PARTS,
+    default="list",
+    subcommand_metavar="[COMMAND] [ARGS]...",
+    epilog=example("detent queues", "detent queues pause mail", "detent queues resume mail"),
+)
+def queues_command() -> None:
+    """Look at queues; pause, resume and scale them.
+
+    Without a command, the queues are listed.
+    """
+
+
+def _read_slots(value: str) -> int | None:
+    if value == "auto":
+        return None
+    if not value.isdigit() or not 1 <= int(value) <= MAX_SLOTS:
+        raise ValueError(f"must be 1 to {MAX_SLOTS:,}, or auto")
+    return int(value)
+
+
+@click.command("list", epilog=example("detent queues", "detent queues list --json"))
+@store_options
+@json_option
+def list_command(url: str | None, schema: str | None, as_json: bool) -> None:
+    """List the queues that hold live jobs or were paused.
+
+    In a pipe each queue is a line: name, whether it is paused, how many of its jobs are pending,
+    due and running, since when the oldest is due, and how many of them each node runs at once if
+    that was set for all nodes, with tabs in between.
+    """
+
+    async def look(session: Session) -> list[QueueInfo]:
+        return await session.queues.list()
+
+    queues = with_session(load_config(url, schema), look)
+    if as_json:
+        print_json([_record(queue) for queue in queues])
+    elif on_terminal():
+        _print_for_people(queues)
+    else:
+        print_lines([tuple(_record(queue).values()) for queue in queues])
+
+
+def _record(queue: QueueInfo) -> dict[str, Any]:
+    return {
+        "name": queue.name,
+        "paused": queue.paused,
+        "pending": queue.pending,
+        "due": queue.due,
+        "running": queue.running,
+        "oldest_due_at": iso(queue.oldest_due_at),
+        "slots": queue.slots,
+    }
+
+
+def _print_for_people(queues: Sequence[QueueInfo]) -> None:
+    if not queues:
+        click.echo("No queue holds a live job.")
+        print_next("detent jobs list   the newest jobs, ended ones too")
+        return
+    at = now()
+    rows = [
+        (
+            one_line(queue.name),
+            state_text("paused") if queue.paused else text(""),
+            f"{queue.pending:,}",
+            f"{queue.due:,}",
+            f"{queue.running:,}",
+            "" if queue.slots is None else f"{queue.slots:,}",
+            "" if queue.oldest_due_at is None else age(at - queue.oldest_due_at),
+        )
+        for queue in queues
+    ]
+    print_table(COLUMNS, rows)
+    paused = [queue.name for queue in queues if queue.paused]
+    switch = f"resume {paused[0]}" if paused else f"pause {queues[0].name}"
+    print_next(f"detent jobs list --queue {queues[0].name}", f"detent queues {switch}")
+
+
+@click.command("pause", epilog=example("detent queues pause mail"))
+@click.argument("name", shell_complete=complete_queue)
+@store_options
+@json_option
+def pause_command(name: str, url: str | None, schema: str | None, as_json: bool) -> None:
+    """Let no more jobs of a queue start, on any node; those that run go on."""
+
+    async def pause(session: Session) -> None:
+        await _check(session, name)
+        await session.queues.pause(name)
+
+    check_name("queue", name)
+    with_session(load_config(url, schema), pause)
+    _print_switched(name, "paused", as_json)
+    if not as_json:
+        print_next(f"detent queues resume {name}")
+
+
+@click.command("resume", epilog=example("detent queues resume mail"))
+@click.argument("name", shell_complete=complete_queue)
+@store_options
+@json_option
+def resume_command(name: str, url: str | None, schema: str | None, as_json: bool) -> None:
+    """Let the jobs of a queue start again."""
+
+    async def resume(session: Session) -> None:
+        await _check(session, name)
+        await session.queues.resume(name)
+
+    check_name("queue", name)
+    with_session(load_config(url, schema), resume)
+    _print_switched(name, "resumed", as_json)
+    if not as_json:
+        print_next(f"detent jobs list --queue {name}")
+
+
+@click.command(
+    "scale", epilog=example("detent queues scale mail 50", "detent queues scale mail auto")
+)
+@click.argument("name", shell_complete=complete_queue)
+@click.argument("slots", callback=reading(_read_slots))
+@store_options
+@json_option
+def scale_command(
+    name: str, slots: int | None, url: str | None, schema: str | None, as_json: bool
+) -> None:
+    """Let every node that serves a queue run SLOTS of its jobs at once.
+
+    Nodes hear of it within a second. `auto` leaves it to the settings of each node again.
+    """
+
+    async def scale(session: Session) -> None:
+        await _check(session, name)
+        await session.queues.scale(name, slots)
+
+    check_name("queue", name)
+    with_session(load_config(url, schema), scale)
+    if as_json:
+        print_json({"queue": name, "slots": slots})
+        return
+    many = "as many as its own settings say" if slots is None else f"{slots:,}"
+    click.echo(f"Each node runs {many} of {name} at once.")
+    print_next("detent nodes")
+
+
+async def _check(session: Session, name: str) -> None:
+    """Refuse a queue that nobody has ever used: most likely its name is mistyped."""
+    known = {queue.name: None for queue in await session.queues.list()}
+    for node in await session.store.nodes():
+        known |= dict.fromkeys(node.queues)
+    if name not in known and not await session.store.list_jobs(JobFilter(queue=name), 1):
+        hint = meant(name, sorted(known), "known are") if known else "there is none yet"
+        raise Failed(f"no queue is named {name!r}; {hint}")
+
+
+def _print_switched(name: str, done: str, as_json: bool) -> None:
+    if as_json:
+        print_json({"queue": name, "paused": done == "paused"})
+    elif on_terminal():
+        click.echo(f"The queue {click.style(name, bold=True)} is {done}.")
+    else:
+        print_lines([(name, done)])
