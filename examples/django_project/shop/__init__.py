@@ -1,0 +1,1 @@
+"""A shop that packs its orders in the background."""

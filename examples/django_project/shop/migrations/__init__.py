@@ -1,0 +1,1 @@
+"""The shop's tables. Detent's own come with `detent migrate`."""

@@ -1,0 +1,10 @@
+"""Where the shop's pages are."""
+
+from django.urls import path
+
+from shop import views
+
+urlpatterns = [
+    path("orders/", views.place_order),
+    path("orders/<int:order_id>/", views.show_order),
+]

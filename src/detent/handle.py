@@ -1,0 +1,56 @@
+"""What an enqueue returns: one job, to wait for, to look at and to cancel."""
+
+from datetime import timedelta
+from typing import Any, Generic, Protocol, TypeVar
+from uuid import UUID
+
+from detent.model.job import JobInfo
+from detent.model.state import State
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+class JobsPort(Protocol):
+    """What stands behind a handle: all jobs of a store."""
+
+    async def get(self, job_id: UUID) -> JobInfo: ...
+    async def cancel(self, job_id: UUID, *, reason: str | None = None) -> State: ...
+    async def result(
+        self,
+        job_id: UUID,
+        timeout: float | timedelta | None = None,  # noqa: ASYNC109  the caller's
+        *,
+        type_: Any = Any,
+    ) -> Any: ...
+
+
+class Job(Generic[R_co]):
+    """A job that was enqueued; `created` is False when a key led to one that was there."""
+
+    __slots__ = ("_jobs", "_result_type", "created", "id")
+
+    def __init__(self, job_id: UUID, created: bool, jobs: JobsPort, result_type: Any = Any) -> None:
+        self.id = job_id
+        self.created = created
+        self._jobs = jobs
+        self._result_type = result_type
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id}>"
+
+    async def result(self, timeout: float | timedelta | None = None) -> R_co:  # noqa: ASYNC109
+        """Wait for the end of the job and return what the task returned, of the same type.
+
+        Raises `JobFailed`, `JobCanceled`, or `JobTimeout` when it takes longer than `timeout`;
+        `InvalidResult` when what is stored does not fit the return type of the task.
+        """
+        value: R_co = await self._jobs.result(self.id, timeout, type_=self._result_type)
+        return value
+
+    async def info(self) -> JobInfo:
+        """Return all that is known about the job now."""
+        return await self._jobs.get(self.id)
+
+    async def cancel(self, reason: str | None = None) -> State:
+        """Cancel the job; one that runs is asked to stop, and stays `running` until it has."""
+        return await self._jobs.cancel(self.id, reason=reason)

@@ -1,0 +1,95 @@
+"""The examples as a newcomer starts them: real processes in their own folders."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, TypeVar
+
+import pytest
+
+EXAMPLES: Final = Path(__file__).parents[2] / "examples"
+PATIENCE: Final = 30.0
+
+T = TypeVar("T")
+
+
+class Program:
+    """A running program, and what it says."""
+
+    def __init__(self, log: Path, folder: Path, *command: str, **environ: str) -> None:
+        self._log = log
+        inherited = {name: value for name, value in os.environ.items() if "DETENT" not in name}
+        with log.open("w") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, *command],
+                cwd=folder,
+                env=inherited | {"PYTHONUNBUFFERED": "1"} | environ,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+
+    def said(self) -> str:
+        return self._log.read_text()
+
+    def wait_for(self, pattern: str) -> re.Match[str]:
+        """Wait until it has said that."""
+
+        def look() -> re.Match[str] | None:
+            found = re.search(pattern, self.said())
+            if found is None and self._process.poll() is not None:
+                pytest.fail(f"it ended without saying {pattern!r}; it said:\n{self.said()}")
+            return found
+
+        return wait_until(look, f"{pattern!r}")
+
+    def stop(self) -> None:
+        """Ask it to end, as a supervisor does; it must do so by itself."""
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            code = self._process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"it does not end; it said:\n{self.said()}")
+        # Some servers end by the signal itself, after they have cleaned up.
+        assert code in {0, -signal.SIGTERM}, self.said()
+
+    def kill(self) -> None:
+        """End it in any case."""
+        self._process.kill()
+        self._process.wait()
+
+
+@contextmanager
+def running(log: Path, folder: Path, *command: str, **environ: str) -> Iterator[Program]:
+    """Run a program while the block runs; at its end it is stopped."""
+    program = Program(log, folder, *command, **environ)
+    try:
+        yield program
+        program.stop()
+    finally:
+        program.kill()
+
+
+def wait_until(look: Callable[[], T | None], what: str) -> T:
+    """Return what `look` finds, as soon as it finds something."""
+    ends_at = time.monotonic() + PATIENCE
+    while time.monotonic() < ends_at:
+        found = look()
+        if found:
+            return found
+        time.sleep(0.02)
+    pytest.fail(f"waited {PATIENCE} s for {what}")
+
+
+def free_port() -> int:
+    """Return a port of this machine that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
