@@ -9,7 +9,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test check fmt demo bench matrix lock clean
+.PHONY: help setup test check fmt demo bench sim mutants chaos recovery matrix lock clean
 
 help:            ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## ?/  make \1\t/' | expand -t 16
@@ -44,11 +44,24 @@ fmt: setup       ## format and fix what can be fixed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-demo: $(CORE)     ## run the first example
-	$(BIN)/python examples/first.py
+demo: $(CORE)     ## run a few thousand jobs on three nodes, and kill one of them
+	$(BIN)/detent demo
 
 bench: setup     ## measure (ARGS="--only drain --n 100000")
 	$(BIN)/python -m bench $(ARGS)
+
+SEEDS ?= 2000
+sim: setup       ## simulate a cluster in trouble, seed by seed (SEEDS=20000 ARGS="--faults kill,pause")
+	$(BIN)/python -m detent.testing.simulation 0-$$(($(SEEDS) - 1)) $(ARGS)
+
+mutants: setup   ## plant known bugs one by one, and demand that the simulation notices each
+	$(BIN)/python -m tests.sim.mutants $(ARGS)
+
+chaos: setup     ## run 100,000 jobs while nodes and PostgreSQL are killed (ARGS="--seed 2")
+	$(BIN)/python -m tests.chaos $(ARGS)
+
+recovery: setup  ## measure how long the cluster takes to get over a loss (ARGS="host child")
+	$(BIN)/python -m tests.chaos.recovery $(ARGS)
 
 matrix: setup    ## PostgreSQL 13 to 18 against the conformance tests (ARGS="--only 13,18")
 	$(BIN)/python tools/matrix.py $(ARGS)

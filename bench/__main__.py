@@ -11,7 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench import ablation, claim, enqueue, environments, idle, latency, memory, report
+from bench import (
+    ablation,
+    claim,
+    enqueue,
+    environments,
+    idle,
+    latency,
+    memory,
+    report,
+    retention,
+    scale,
+    sqlite,
+)
 from bench.bars import BARS
 from bench.drain import Drains
 from bench.harness import Harness, say
@@ -34,7 +46,8 @@ class Cast:
 async def choose(options: Options) -> Cast:
     python = await environments.find_python()
     cast = Cast([], {}, {}, {})
-    wanted = () if options.ablation else tuple(PEERS[name] for name in options.peers)
+    alone = options.ablation or options.scale
+    wanted = () if alone else tuple(PEERS[name] for name in options.peers)
     for subject in (DETENT, PROTOTYPE, RAW, *wanted):
         interpreter, problem = await environments.prepare(subject, python)
         if problem:
@@ -57,6 +70,8 @@ def plan(harness: Harness, subjects: list[Subject]) -> dict[str, Section]:
     producers = [subject for subject in subjects if subject is not PROTOTYPE]
     if harness.options.ablation:
         return {ablation.SECTION: lambda: ablation.run(harness)}
+    if harness.options.scale:
+        return {scale.SECTION: lambda: scale.run(harness)}
     sections: dict[str, Section] = {
         "drain": lambda: Drains(harness).run(nodes),
         "enqueue": lambda: enqueue.run(harness, producers),
@@ -65,8 +80,10 @@ def plan(harness: Harness, subjects: list[Subject]) -> dict[str, Section]:
     }
     if RAW in subjects:
         sections["claim"] = lambda: claim.run(harness)
+        sections["retention"] = lambda: retention.run(harness)
     if DETENT in subjects:
         sections["memory"] = lambda: memory.run(harness, DETENT)
+        sections[sqlite.SECTION] = lambda: sqlite.run(harness)
     return {name: sections[name] for name in harness.options.sections if name in sections}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bench import claim, enqueue, idle, latency, memory
+from bench import claim, enqueue, idle, latency, memory, scale, sqlite
 from bench.results import Results, Spread
 
 OURS = "detent"
@@ -74,4 +74,27 @@ BARS = (
         "memory", "1,000 running jobs, MB", 100, value("memory", memory.RUNNING, "late", MB), False
     ),
     Bar("memory", "a million drained: RSS by that at 100,000", 1.1, growth, False),
+    Bar(
+        "sqlite",
+        "SQLite drain, synchronous=FULL: jobs/s",
+        10_000,
+        value("sqlite", sqlite.ONE, "rate"),
+        True,
+        0,
+    ),
+    Bar(
+        "sqlite",
+        "SQLite, idle node: % of a core",
+        1.0,
+        value("sqlite", sqlite.IDLE, "cpu_percent"),
+        False,
+    ),
+    Bar("scale", "beside 100,000 foreign jobs", 0.9, value("scale", scale.FOREIGN, "of_alone")),
+    Bar(
+        "scale",
+        "10 idle nodes: statements/s",
+        10,
+        value("scale", scale.IDLE, "statements_a_second"),
+        False,
+    ),
 )

@@ -28,8 +28,14 @@ async def hold(number: int) -> None:
     await asyncio.Event().wait()
 
 
-# The memory section fills the store with jobs that stay.
-task = hold if os.environ.get("BENCH_TASK") == "hold" else noop
+@app.task(name="bench.gpu", needs="gpu")
+async def gpu(number: int) -> None:
+    """Never runs here: a hundred thousand of these stand in front of what does."""
+    probe.hit(number)
+
+
+# Some sections fill the store with jobs that stay.
+task = {"hold": hold, "gpu": gpu}.get(os.environ.get("BENCH_TASK", ""), noop)
 
 
 def command(*arguments: str) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from bench.harness import Harness, Measured, MeasurementFailed
@@ -33,12 +33,18 @@ class Drains:
         await self.harness.rounds("drain", list(CASES), subjects, measure)
 
     async def measure(
-        self, subject: Subject, processes: int, extra: Mapping[str, str] | None = None
+        self,
+        subject: Subject,
+        processes: int,
+        extra: Mapping[str, str] | None = None,
+        prepare: Callable[[], Awaitable[None]] | None = None,
     ) -> Measured:
         options, server = self.harness.options, self.harness.server
         start_up = await self.start_up_cpu(subject)
         jobs = min(options.jobs, subject.drain_jobs or options.jobs)
         database = await self.harness.database(subject)
+        if prepare is not None:
+            await prepare()
         await self.harness.call(subject, "fill", jobs=jobs)
         await server.settle(database)
         await self.harness.quiet()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-SECTIONS = ("drain", "enqueue", "latency", "claim", "idle", "memory")
+SECTIONS = ("drain", "enqueue", "latency", "claim", "retention", "idle", "memory", "sqlite")
 PEERS = ("pgqueuer", "procrastinate", "oban", "awa")
 ABLATIONS = ("global-lock",)
 
@@ -20,6 +20,7 @@ class Options:
     jobs: int
     quick: bool
     full: bool
+    scale: bool
     ablation: str | None
     json: Path | None
     server: str | None
@@ -60,6 +61,9 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample to FILE")
     parser.add_argument("--quick", action="store_true", help="one round, small numbers")
     parser.add_argument("--full", action="store_true", help="idle for 60 s, drain a million jobs")
+    parser.add_argument(
+        "--scale", action="store_true", help="measure 1 to 8 nodes and an idle cluster instead"
+    )
     parser.add_argument("--ablation", choices=ABLATIONS, help="measure one design choice instead")
     parser.add_argument("--server", metavar="URL", help="a superuser's URL of a running server")
     parser.add_argument("--cap", type=float, default=15.0, help="longest drain in seconds")
@@ -72,6 +76,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         jobs=given.jobs or (5_000 if given.quick else 100_000),
         quick=given.quick,
         full=given.full,
+        scale=given.scale,
         ablation=given.ablation,
         json=given.json,
         server=given.server,

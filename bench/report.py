@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from bench import ablation
+from bench import ablation, scale
 from bench.bars import BARS, MB, OURS, Bar
 from bench.options import Options
 from bench.processes import QUIET
@@ -85,13 +85,49 @@ CLAIM: Sequence[Column] = (
     ("of fresh", shown("of_fresh", 2)),
     ("call p50 ms", shown("call_p50", 2)),
 )
+RETENTION: Sequence[Column] = (
+    ("server p50 ms", shown("p50", 2)),
+    ("server p99 ms", shown("p99", 2)),
+    ("call p50 ms", shown("call_p50", 2)),
+    ("call p99 ms", shown("call_p99", 2)),
+    ("claims", shown("claims")),
+    ("pruned", shown("pruned")),
+    ("pruned/s", shown("rate")),
+    ("s", shown("seconds", 1)),
+    ("page p50 ms", shown("page_p50", 1)),
+    ("page p99 ms", shown("page_p99", 1)),
+)
+SQLITE: Sequence[Column] = (
+    ("jobs", shown("jobs")),
+    ("jobs/s", spread("rate")),
+    ("twice", shown("twice")),
+    ("RSS MB", shown("resident", 0, MB)),
+    ("% of a core", shown("cpu_percent", 2)),
+)
+SCALE: Sequence[Column] = (
+    ("jobs/s", spread("rate")),
+    ("x 1 node", lambda results, _section, case, _subject: middle(scale.of_one(results, case), 2)),
+    ("of alone", shown("of_alone", 2)),
+    ("node µs", shown("node_us", 1)),
+    ("PG µs", shown("server_us", 1)),
+    ("stmt/job", shown("statements", 4)),
+    ("stmt/s", shown("statements_a_second", 2)),
+    ("% of a core", shown("cpu_percent", 2)),
+)
 BY_SUBJECT = {
     "drain": DRAIN,
     "enqueue": ENQUEUE,
     "latency": LATENCY,
     "idle": IDLE,
 }
-BY_CASE = {"claim": CLAIM, "memory": MEMORY, ablation.SECTION: ABLATION}
+BY_CASE = {
+    "claim": CLAIM,
+    "retention": RETENTION,
+    "memory": MEMORY,
+    "sqlite": SQLITE,
+    scale.SECTION: SCALE,
+    ablation.SECTION: ABLATION,
+}
 
 
 def by_subject(results: Results, section: str, columns: Sequence[Column]) -> str:

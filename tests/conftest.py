@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Iterator
 from itertools import count
 
+import asyncpg
 import pytest
 
 from detent.testing.postgres import TemporaryPostgres
@@ -35,6 +36,38 @@ def postgres_template(postgres_server: TemporaryPostgres) -> str:
 def postgres_url(postgres_server: TemporaryPostgres, postgres_template: str) -> Iterator[str]:
     """The URL of a database of this test's own, with the schema."""
     yield from _database(postgres_server, postgres_template)
+
+
+@pytest.fixture(scope="session")
+def _shared_postgres_url(postgres_server: TemporaryPostgres, postgres_template: str) -> str:
+    return postgres_server.create_database("shared", postgres_template)
+
+
+@pytest.fixture
+def emptied_postgres_url(_shared_postgres_url: str) -> str:
+    """The URL of a database with the schema that other tests used before: a fifth of the time.
+
+    For tests that change no tables, and of which there are many: it is emptied for each.
+    """
+    asyncio.run(_empty(_shared_postgres_url))
+    return _shared_postgres_url
+
+
+async def _empty(url: str) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        # What the last test left running must not write any more.
+        await connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        tables = await connection.fetch(
+            "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables "
+            "WHERE schemaname = 'detent' AND tablename <> 'detent_schema_version'"
+        )
+        await connection.execute("; ".join(f"DELETE FROM {table[0]}" for table in tables))
+    finally:
+        await connection.close()
 
 
 @pytest.fixture

@@ -1,43 +1,56 @@
 """Jobs, schedules and workflows for Python, on the database you already have."""
 
-from detent.app import App
-from detent.context import JobContext
-from detent.control_flow import Fail, RetryAfter, Snooze
-from detent.errors import (
-    ClaimLost,
-    ConfigError,
-    Conflict,
-    DetentError,
-    InvalidArguments,
-    InvalidJob,
-    JobCanceled,
-    JobFailed,
-    JobNotFound,
-    JobTimeout,
-    KeyTaken,
-    PayloadTooLarge,
-    SchemaMismatch,
-    StoreError,
-    StoreUnavailable,
-    UnknownTask,
-    WrongThread,
-)
-from detent.jobs import Job
-from detent.model.job import JobInfo, Priority
-from detent.model.retry import Retry
-from detent.model.state import State
-from detent.tasks import Task
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
 from detent.version import __version__
+
+if TYPE_CHECKING:
+    from detent.app import App
+    from detent.context import JobContext
+    from detent.control_flow import Fail, RetryAfter, Snooze
+    from detent.daemons import DaemonContext
+    from detent.errors import (
+        ClaimLost,
+        ConfigError,
+        Conflict,
+        DetentError,
+        InvalidArguments,
+        InvalidJob,
+        InvalidResult,
+        JobCanceled,
+        JobFailed,
+        JobNotFound,
+        JobTimeout,
+        KeyTaken,
+        LockLost,
+        LockTaken,
+        PayloadTooLarge,
+        SchemaMismatch,
+        StoreError,
+        StoreUnavailable,
+        TermLost,
+        UnknownTask,
+        WrongConnection,
+        WrongThread,
+    )
+    from detent.handle import Job
+    from detent.model.job import JobInfo, Priority
+    from detent.model.retry import Retry
+    from detent.model.state import State
+    from detent.tasks import Task
 
 __all__ = [
     "App",
     "ClaimLost",
     "ConfigError",
     "Conflict",
+    "DaemonContext",
     "DetentError",
     "Fail",
     "InvalidArguments",
     "InvalidJob",
+    "InvalidResult",
     "Job",
     "JobCanceled",
     "JobContext",
@@ -46,6 +59,8 @@ __all__ = [
     "JobNotFound",
     "JobTimeout",
     "KeyTaken",
+    "LockLost",
+    "LockTaken",
     "PayloadTooLarge",
     "Priority",
     "Retry",
@@ -56,7 +71,60 @@ __all__ = [
     "StoreError",
     "StoreUnavailable",
     "Task",
+    "TermLost",
     "UnknownTask",
+    "WrongConnection",
     "WrongThread",
     "__version__",
 ]
+
+# Names are imported when they are first asked for, so that a command such as `detent jobs list`
+# does not load an engine that it never starts. Those above are for people and type checkers; a
+# test keeps both lists alike.
+_HOMES: Final = {
+    "detent.app": ("App",),
+    "detent.context": ("JobContext",),
+    "detent.control_flow": ("Fail", "RetryAfter", "Snooze"),
+    "detent.daemons": ("DaemonContext",),
+    "detent.errors": (
+        "ClaimLost",
+        "ConfigError",
+        "Conflict",
+        "DetentError",
+        "InvalidArguments",
+        "InvalidJob",
+        "InvalidResult",
+        "JobCanceled",
+        "JobFailed",
+        "JobNotFound",
+        "JobTimeout",
+        "KeyTaken",
+        "LockLost",
+        "LockTaken",
+        "PayloadTooLarge",
+        "SchemaMismatch",
+        "StoreError",
+        "StoreUnavailable",
+        "TermLost",
+        "UnknownTask",
+        "WrongConnection",
+        "WrongThread",
+    ),
+    "detent.handle": ("Job",),
+    "detent.model.job": ("JobInfo", "Priority"),
+    "detent.model.retry": ("Retry",),
+    "detent.model.state": ("State",),
+    "detent.tasks": ("Task",),
+}
+_HOME_OF: Final = {name: module for module, names in _HOMES.items() for name in names}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME_OF:
+            raise AttributeError(f"module 'detent' has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(_HOME_OF[name]), name)
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -3,27 +3,36 @@
 import asyncio
 import os
 import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, overload
+from typing import Any, Self, TypeVar, Unpack
+from uuid import UUID
 
 from detent import logs
 from detent._engine.node import Node, NodeParts
 from detent.client import Client
 from detent.clock import SystemRuntime
+from detent.cluster import Clustered
 from detent.codecs import JsonCodec
 from detent.config import Config
-from detent.context import JobContext
+from detent.config.pools import PoolSettings
 from detent.databases import open_store
+from detent.declaring import Declare
 from detent.errors import ConfigError
 from detent.events import Bus
-from detent.executors.thread import ThreadExecutor
-from detent.jobs import Job, Jobs
+from detent.executors.origin import modules_of, name_of
+from detent.executors.pools import Pools
+from detent.handle import Job
+from detent.jobs import Jobs
+from detent.machine import describe_process, is_gone, meter, stack_reader
+from detent.model.announce import TRIGGERS
 from detent.model.job import Priority
-from detent.model.retry import Retry
+from detent.nodes import Nodes
 from detent.queues import Queues
+from detent.spi.codec import Codec
+from detent.spi.executor import Executor
 from detent.spi.middleware import Middleware
 from detent.spi.notifier import Notifier
 from detent.spi.runtime import Runtime
@@ -31,6 +40,7 @@ from detent.spi.store import NodeIdentity, Store
 from detent.sync import LoopThread
 from detent.tasks import (
     BoundCall,
+    Declared,
     Registry,
     Task,
     TaskOptions,
@@ -41,13 +51,12 @@ from detent.tasks import (
 )
 from detent.version import __version__
 
-P = ParamSpec("P")
 R = TypeVar("R")
-T = TypeVar("T")
+Event = TypeVar("Event")
 HookFunction = TypeVar("HookFunction", bound=Callable[[], Any])
 
 
-class App:
+class App(Clustered):
     """Tasks, and the store that their jobs live in.
 
     `App()` reads its settings from `DETENT_URL`, the environment and `detent.toml`;
@@ -63,16 +72,21 @@ class App:
         notifier: Notifier | None = None,
         runtime: Runtime | None = None,
     ) -> None:
+        super().__init__()
         self.config = config or Config.load(url)
         if config is not None and url is not None:
             self.config = replace(config, store=replace(config.store, url=url))
         self.bus = Bus()
         self.tasks = Registry()
         self._runtime = runtime or SystemRuntime()
+        # Where time is made up, the machine must not tell on it.
+        self._on_real_machine = runtime is None
         self._codec = JsonCodec(self.config.limits.max_depth)
+        self._pools = Pools()
         self._middleware: list[Middleware] = []
         self._hooks: dict[str, list[Callable[[], Any]]] = {}
         self._loop_thread = LoopThread()
+        self._call = self._loop_thread.call
         self._store = store
         self._notifier = notifier
         self._client: Client | None = None
@@ -84,9 +98,13 @@ class App:
     def store(self) -> Store:
         """The store."""
         if self._store is None:
-            self._store, notifier = open_store(self.config)
-            self._notifier = self._notifier or notifier
+            self._store, self._notifier = open_store(self.config, self._notifier)
         return self._store
+
+    @property
+    def codecs(self) -> Mapping[str, Codec]:
+        """How values become bytes, by the names that are stored with them."""
+        return {self._codec.name: self._codec}
 
     @property
     def jobs(self) -> Jobs:
@@ -98,7 +116,12 @@ class App:
     @property
     def queues(self) -> Queues:
         """All queues: look, pause, resume."""
-        return Queues(self.store, self.store)
+        return Queues(self.store, self.store, self._notifier)
+
+    @property
+    def nodes(self) -> Nodes:
+        """All nodes: look, drain, forget."""
+        return Nodes(self.store, self._notifier, self.config.cluster.max_crashes)
 
     @property
     def client(self) -> Client:
@@ -113,44 +136,16 @@ class App:
                 limits=self.config.limits,
                 runtime=self._runtime,
                 jobs=self.jobs,
+                triggers=TRIGGERS[self.config.wakeup.triggers],
             )
         return self._client
 
     # Declaring
 
-    @overload
-    def task(
-        self, function: Callable[Concatenate[JobContext, P], Awaitable[R]], /
-    ) -> Task[P, R]: ...
-    @overload
-    def task(self, function: Callable[P, Awaitable[R]], /) -> Task[P, R]: ...
-    @overload
-    def task(self, function: Callable[Concatenate[JobContext, P], R], /) -> Task[P, R]: ...
-    @overload
-    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
-    @overload
-    def task(
-        self,
-        *,
-        name: str | None = ...,
-        queue: str = ...,
-        priority: Priority | int = ...,
-        retry: Retry = ...,
-        timeout: timedelta | float | None = ...,
-        executor: str | None = ...,
-        needs: str | Sequence[str] = ...,
-        tags: Sequence[str] = ...,
-        strict_result: bool = ...,
-    ) -> "TaskDecorator": ...
-    def task(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
-        """Declare a function as a task: `@app.task` or `@app.task(queue="mail", ...)`.
-
-        The name is `module.function` unless `name=` is given. Async functions run on the event
-        loop, others on threads, unless `executor=` says otherwise.
-        """
-        if function is None:
-            return lambda late: self._declare(late, **options)
-        return self._declare(function)
+    @property
+    def task(self) -> Declare:
+        """Declare a function as a task: `@app.task` or `@app.task(queue="mail", ...)`."""
+        return Declare(self._declare)
 
     def _declare(
         self,
@@ -164,13 +159,9 @@ class App:
         tags: Sequence[str] = (),
         **rest: Any,
     ) -> Task[..., Any]:
-        is_async = asyncio.iscoroutinefunction(function)
-        chosen = executor or ("async" if is_async else "thread")
-        if (chosen == "async") is not is_async:
-            kind = "async def" if is_async else "def"
-            raise ConfigError(f"executor = {chosen!r}: does not fit a function made with {kind}")
-        if chosen not in EXECUTORS:
-            raise ConfigError(f"executor = {chosen!r}: must be one of {', '.join(EXECUTORS)}")
+        label = name or name_of(function)
+        chosen = executor or ("async" if asyncio.iscoroutinefunction(function) else "thread")
+        self._pools.check(function, chosen, label, self.config)
         try:
             options = TaskOptions(
                 executor=chosen,
@@ -182,17 +173,28 @@ class App:
             )
         except TypeError as error:
             raise ConfigError(f"@app.task(...): {error}") from error
-        label = name or f"{function.__module__}.{function.__qualname__}"
-        task: Task[..., Any] = Task(function, label, options, self)
+        task: Task[..., Any] = Declared(function, label, options, self)
+        task.modules = modules_of(function)
         self.tasks.add(task)
         return task
+
+    def pool(self, name: str, **settings: Unpack[PoolSettings]) -> None:
+        """Declare a pool for `@app.task(executor=name)`: child processes, or threads.
+
+        The settings are those of `[pools.<name>]`, which holds for what is not given.
+        """
+        self._pools.add_pool(name, settings, self.config)
+
+    def executor(self, name: str, executor: Executor | Callable[[], Executor]) -> None:
+        """Declare an executor of your own, or a class or function that makes one for each node."""
+        self._pools.add_executor(name, executor, self.config)
 
     def middleware(self, function: Middleware) -> Middleware:
         """Run `async def m(ctx, proceed)` around every attempt; the first declared is outermost."""
         self._middleware.append(function)
         return function
 
-    def on(self, event_type: type, listener: Callable[[Any], None]) -> None:
+    def on(self, event_type: type[Event], listener: Callable[[Event], None]) -> None:
         """Call `listener` with every event of this type of `detent.events`."""
         self.bus.subscribe(event_type, listener)
 
@@ -223,7 +225,9 @@ class App:
         return await self.client.enqueue(call)
 
     def enqueue_sync(self, call: BoundCall[R]) -> Job[R]:
-        """Do the same from blocking code."""
+        """Do the same from blocking code; with `within=` on the caller's own thread."""
+        if call.options.within is not None:
+            return self.client.enqueue_within_sync(call)
         return self._loop_thread.call(self.client.enqueue(call))
 
     async def enqueue_many(
@@ -231,6 +235,14 @@ class App:
     ) -> list[Job[R]]:
         """Store many calls, a thousand a commit (or all in the transaction of `within`)."""
         return await self.client.enqueue_many(calls, within=within)
+
+    def enqueue_many_sync(
+        self, calls: Sequence[BoundCall[R]], *, within: Any = None
+    ) -> list[Job[R]]:
+        """Do the same from blocking code; with `within=` on the caller's own thread."""
+        if within is not None:
+            return self.client.enqueue_many_within_sync(calls, within)
+        return self._loop_thread.call(self.client.enqueue_many(calls))
 
     # Running
 
@@ -240,14 +252,22 @@ class App:
         queues: Mapping[str, int] | None = None,
         concurrency: int | None = None,
         name: str | None = None,
+        roles: Sequence[str] | None = None,
+        capabilities: Sequence[str] | None = None,
         drain_timeout: timedelta | None = None,
+        max_jobs: int | None = None,
+        max_rss: int | None = None,
     ) -> "RunningNode":
         """Return a node to be run with `async with`, inside your own program."""
         given = {
             "queues": queues,
             "concurrency": concurrency,
             "name": name,
+            "roles": roles,
+            "capabilities": capabilities,
             "drain_timeout": drain_timeout,
+            "max_jobs": max_jobs,
+            "max_rss": max_rss,
         }
         changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
         return RunningNode(self, replace(self.config, node=replace(self.config.node, **changes)))
@@ -270,13 +290,17 @@ class App:
 
     async def close(self) -> None:
         """Flush what is on its way and close the connections of this event loop."""
+        await self._release_all()
         if self._client is not None:
             await self._client.close()
+        if self._notifier is not None:
+            await self._notifier.close()
         if self._store is not None:
             await self._store.close()
 
     def node_parts(self, config: Config) -> NodeParts:
         """Return what a node of this app is made from."""
+        self._pools.check_all(self.tasks, config)
         host = socket.gethostname()
         identity = NodeIdentity(
             incarnation=self._runtime.new_id(),
@@ -284,9 +308,10 @@ class App:
             host=host,
             pid=os.getpid(),
             version=__version__,
-            queues=config.node.slots(),
+            queues=config.node.slots() if "worker" in config.node.roles else {},
             capabilities=config.node.capabilities,
             roles=config.node.roles,
+            info=describe_process() if self._on_real_machine else {},
         )
         store = self.store
         return NodeParts(
@@ -297,31 +322,16 @@ class App:
             registry=self.tasks,
             config=config,
             identity=identity,
-            codecs={self._codec.name: self._codec},
-            executors={"thread": ThreadExecutor(config.node.threads)},
+            codecs=self.codecs,
+            executors=self._pools.make(config),
             middleware=tuple(self._middleware),
             hooks=self._hooks,
+            stack=stack_reader() if self._on_real_machine else None,
+            load=meter() if self._on_real_machine else dict,
+            is_gone=is_gone if self._on_real_machine else lambda _node: False,
+            daemons=self._daemons,
+            fence=self._fence,
         )
-
-
-EXECUTORS: Final = ("async", "thread")
-
-
-class TaskDecorator:
-    """The type of `@app.task(...)`."""
-
-    @overload
-    def __call__(
-        self, function: Callable[Concatenate[JobContext, P], Awaitable[R]], /
-    ) -> Task[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, Awaitable[R]], /) -> Task[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[Concatenate[JobContext, P], R], /) -> Task[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
-    def __call__(self, function: Callable[..., Any], /) -> Any:
-        """Declare the function."""
 
 
 class RunningNode:
@@ -333,15 +343,17 @@ class RunningNode:
         self._node: Node | None = None
 
     @property
-    def id(self) -> Any:
-        """The node's incarnation."""
+    def id(self) -> UUID | None:
+        """The node's incarnation; None before it has started."""
         return None if self._node is None else self._node.identity.incarnation
 
     async def start(self) -> None:
         """Open the store, join the cluster and begin to work."""
         logs.attach(self._app.bus)
+        # A mistake in the parts is told before anything is opened.
+        parts = self._app.node_parts(self._config)
         await self._app.store.open()
-        self._node = Node(self._app.node_parts(self._config))
+        self._node = Node(parts)
         await self._node.start()
 
     def stop(self, *, now: bool = False) -> None:

@@ -2,15 +2,17 @@
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
-from uuid import UUID
 
 from detent.coalesce import Coalescer, surely
 from detent.config import LimitsConfig
+from detent.connections import enqueue_within, enqueue_within_sync
 from detent.errors import ConfigError, InvalidJob, KeyTaken, PayloadTooLarge
-from detent.jobs import Job, Jobs
-from detent.model.job import Hook, Keys, NewJob, lane_of
+from detent.handle import Job
+from detent.jobs import Jobs
+from detent.model.announce import Trigger, every_job
+from detent.model.job import Hook, Keys, NewJob, Placed, lane_of
 from detent.options import write_options
 from detent.spi.codec import Codec
 from detent.spi.notifier import Hint, Notifier
@@ -44,6 +46,7 @@ class Client:
         limits: LimitsConfig,
         runtime: Runtime,
         jobs: Jobs,
+        triggers: Trigger = every_job,
     ) -> None:
         self._store = store
         self._notifier = notifier
@@ -52,6 +55,7 @@ class Client:
         self._limits = limits
         self._runtime = runtime
         self._jobs = jobs
+        self._triggers = triggers
         self._plain_rows: dict[Task[..., Any], tuple[tuple[Any, ...], tuple[Any, ...]]] = {}
         self._coalescers: dict[tuple[int, int], Coalescer] = {}
 
@@ -59,16 +63,25 @@ class Client:
         """Store one job; return when it is durable."""
         job, keys = self.prepare(call)
         if call.options.within is not None:
-            placed = (await self._store.enqueue_within(call.options.within, [job], keys))[0]
-            return self._handle(placed.id, placed.created, placed.taken_key)
+            (placed,) = await enqueue_within(self._store, call.options.within, [job], keys)
+            return self._handle(call, placed)
+        coalescer = self._coalescer()
         if keys is None:
-            await self._coalescer().enqueue((job,))
-            self._announce((job,))
-            return Job(job.id, True, self._jobs)
-        placed = await surely(self._store.enqueue_keyed, job, keys)
+            await coalescer.enqueue((job,))
+            placed = Placed(job.id, created=True)
+        else:
+            placed = await surely(self._store.enqueue_keyed, job, keys)
         if placed.created:
             self._announce((job,))
-        return self._handle(placed.id, placed.created, placed.taken_key)
+        if not coalescer.announced:
+            await self._see_off(coalescer)
+        return self._handle(call, placed)
+
+    def enqueue_within_sync(self, call: BoundCall[R]) -> Job[R]:
+        """Store one job in the transaction of a blocking connection, on this thread."""
+        job, keys = self.prepare(call)
+        (placed,) = enqueue_within_sync(self._store, call.options.within, [job], keys)
+        return self._handle(call, placed)
 
     async def enqueue_many(
         self, calls: Sequence[BoundCall[R]], *, within: Any = None
@@ -77,6 +90,26 @@ class Client:
 
         All calls are checked before the first is stored. Keys are for single calls.
         """
+        jobs = self._prepare_many(calls)
+        for chunk in _chunks(jobs):
+            if within is not None:
+                await enqueue_within(self._store, within, chunk, None)
+            else:
+                await surely(self._store.enqueue_jobs, chunk)
+                self._announce(chunk)
+        coalescer = self._coalescer()
+        if within is None and not coalescer.announced:
+            await self._see_off(coalescer)
+        return self._handles(calls, jobs)
+
+    def enqueue_many_within_sync(self, calls: Sequence[BoundCall[R]], within: Any) -> list[Job[R]]:
+        """Store many jobs in the transaction of a blocking connection, on this thread."""
+        jobs = self._prepare_many(calls)
+        for chunk in _chunks(jobs):
+            enqueue_within_sync(self._store, within, chunk, None)
+        return self._handles(calls, jobs)
+
+    def _prepare_many(self, calls: Sequence[BoundCall[Any]]) -> list[NewJob]:
         jobs = []
         for number, call in enumerate(calls):
             job, keys = self.prepare(call)
@@ -85,14 +118,13 @@ class Client:
                     f"enqueue_many: call {number} has key=, unique= or within=; enqueue it alone"
                 )
             jobs.append(job)
-        for start in range(0, len(jobs), CHUNK):
-            chunk = jobs[start : start + CHUNK]
-            if within is not None:
-                await self._store.enqueue_within(within, chunk, None)
-            else:
-                await surely(self._store.enqueue_jobs, chunk)
-                self._announce(chunk)
-        return [Job(job.id, True, self._jobs) for job in jobs]
+        return jobs
+
+    def _handles(self, calls: Sequence[BoundCall[R]], jobs: Sequence[NewJob]) -> list[Job[R]]:
+        return [
+            Job(job.id, True, self._jobs, call.task.signature.result_type)
+            for job, call in zip(jobs, calls, strict=True)
+        ]
 
     def prepare(self, call: BoundCall[Any]) -> Prepared:
         """Turn a call into what will be stored, or raise a typed error. Touches no store."""
@@ -179,22 +211,34 @@ class Client:
         if "\0" in text or not text.isprintable():
             raise InvalidJob(f"{field} = {text!r}: has unprintable characters", path=field)
 
-    def _handle(self, job_id: UUID, created: bool, taken_key: str | None) -> Job[Any]:
-        if taken_key is not None:
-            raise KeyTaken(taken_key, job_id)
-        return Job(job_id, created, self._jobs)
+    def _handle(self, call: BoundCall[R], placed: Placed) -> Job[R]:
+        if placed.taken_key is not None:
+            raise KeyTaken(placed.taken_key, placed.id)
+        return Job(placed.id, placed.created, self._jobs, call.task.signature.result_type)
 
     def _announce(self, jobs: Sequence[NewJob]) -> None:
         """Wake the nodes; a due time given by the caller may lie below their floors."""
         if self._notifier is None:
             return
+        if self._triggers is not every_job:
+            jobs = [job for job in jobs if self._triggers(job)]
         hints = [Hint(lane) for lane in {job.lane: None for job in jobs if job.due_at is None}]
         hints += [
             Hint(job.lane, job.priority, job.due_at, job.id)
             for job in jobs
             if job.due_at is not None
         ]
-        self._notifier.publish(hints)
+        if hints:
+            self._notifier.publish(hints)
+
+    async def _see_off(self, coalescer: Coalescer) -> None:
+        """Wait for the first wake-up of a loop: a script may end, or stop its loop, right after.
+
+        Only for the first: from then on they go out beside the enqueues, at no cost to them.
+        """
+        coalescer.announced = True
+        if self._notifier is not None:
+            await self._notifier.flush()
 
     def _coalescer(self) -> Coalescer:
         loop = asyncio.get_running_loop()
@@ -205,8 +249,15 @@ class Client:
         return found
 
     async def close(self) -> None:
-        """Wait until what is on its way is stored."""
+        """Wait until what is on its way is stored, and nodes have been told."""
         loop = asyncio.get_running_loop()
         found = self._coalescers.pop((os.getpid(), id(loop)), None)
         if found is not None and found.loop is loop:
             await found.flushed()
+        if self._notifier is not None:
+            await self._notifier.flush()
+
+
+def _chunks(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
+    for start in range(0, len(jobs), CHUNK):
+        yield jobs[start : start + CHUNK]

@@ -5,6 +5,7 @@ import random
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future
 from datetime import UTC, datetime
 from typing import Any
 
@@ -49,6 +50,22 @@ class SystemRuntime:
     def thread(self, work: Callable[[], Awaitable[None]], name: str) -> "LoopThread":
         """See `Runtime.thread`."""
         return LoopThread(work, name)
+
+    def blocking(self, work: Callable[[], Any], name: str) -> asyncio.Future[Any]:
+        """See `Runtime.blocking`."""
+        done: Future[Any] = Future()
+
+        def run() -> None:
+            try:
+                done.set_result(work())
+            except StopIteration as error:  # cannot pass through a future
+                done.set_exception(RuntimeError(f"it raised {error!r}"))
+            except BaseException as error:  # noqa: BLE001  handed on to whoever waits
+                done.set_exception(error)
+
+        # Not a pool's: at its end Python would wait for a function that never returns.
+        threading.Thread(target=run, name=name, daemon=True).start()
+        return asyncio.wrap_future(done)
 
 
 class LoopThread:

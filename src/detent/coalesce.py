@@ -32,6 +32,8 @@ class Coalescer:
 
     def __init__(self, insert: Insert) -> None:
         self.loop = asyncio.get_running_loop()
+        self.announced = False
+        """Whether nodes were told of a job of this loop."""
         self._insert = insert
         self._on_the_way = 0
         self._waiting: deque[_Waiting] = deque()

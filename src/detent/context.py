@@ -4,38 +4,11 @@ from collections.abc import Awaitable, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from uuid import UUID
 
 from detent.errors import DetentError
-
-
-class AttemptPort(Protocol):
-    """What stands behind a context: the attempt in the engine."""
-
-    queue: str
-    node_id: UUID
-
-    @property
-    def job_id(self) -> UUID: ...
-    @property
-    def task_name(self) -> str: ...
-    @property
-    def attempt(self) -> int: ...
-    @property
-    def generation(self) -> int: ...
-    @property
-    def fence(self) -> int: ...
-
-    def deadline(self) -> datetime | None: ...
-    def params(self) -> Mapping[str, Any]: ...
-    def tags(self) -> Sequence[str]: ...
-    def cancel_requested(self) -> bool: ...
-    def check_canceled(self) -> None: ...
-    def save_progress(self, fraction: float, message: str | None) -> None: ...
-    def write_log(self, level: str, message: str) -> None: ...
-    def set_result(self, value: Any) -> None: ...
-    def transaction(self) -> AbstractAsyncContextManager[Any]: ...
+from detent.spi.attempt import AttemptPort
 
 
 class JobLog:
@@ -67,7 +40,7 @@ class JobContext:
     """The job that is running, as its task sees it.
 
     A parameter annotated with `JobContext` receives it; `JobContext.current()` finds it from
-    anywhere below, in threads too.
+    anywhere below, in threads and child processes too.
     """
 
     __slots__ = ("_port",)

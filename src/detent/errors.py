@@ -9,14 +9,23 @@
     ├── KeyTaken                  another live job holds the business key
     ├── Conflict                  the job is not in the state that was expected
     ├── JobNotFound               no job with that id
+    ├── NodeNotFound              no node of that name or incarnation
     ├── JobFailed                 raised by `result()`: the job ended in the dead-letter set
     ├── JobCanceled               raised by `result()`, and inside a job that is canceled
+    ├── InvalidResult             raised by `result()`: it does not fit the task's return type
     ├── JobTimeout                an attempt, or waiting for a result, took too long
+    ├── RemoteError               what a task raised in a child process
+    ├── ProcessDied               a child process ended before its job did
+    ├── ExecutorUnavailable       an executor could not even begin; the job comes back uncharged
     ├── ClaimLost                 this attempt no longer owns its job; nothing it writes counts
+    ├── TermLost                  this leader was followed by another; nothing it writes counts
+    ├── LockTaken                 somebody else held the lock for longer than one would wait
+    ├── LockLost                  the lock's time ran out, or somebody took it away
     ├── WrongThread               a blocking call on the thread of a running event loop
     └── StoreError                the store could not do what was asked
         ├── StoreUnavailable      it cannot be reached; trying again may help
         ├── ConstraintViolated    a unique or foreign key constraint refused the write
+        ├── WrongConnection       what `within=` was given cannot be used for it
         └── SchemaMismatch        its schema is older or newer than this code
 
 Tasks raise `Snooze`, `Fail` and `RetryAfter` to say what should follow; those are not errors and
@@ -25,6 +34,8 @@ stand in `detent.control_flow`.
 
 from typing import Any
 from uuid import UUID
+
+from detent.model.failure import Failure, Remote
 
 
 class DetentError(Exception):
@@ -88,6 +99,14 @@ class Conflict(DetentError):
         self.state = state
 
 
+class NodeNotFound(DetentError):
+    """There is no node of this name or incarnation."""
+
+    def __init__(self, node: object) -> None:
+        super().__init__(f"there is no node {str(node)!r}")
+        self.node = node
+
+
 class JobNotFound(DetentError):
     """No job with that id exists, or it was deleted."""
 
@@ -115,8 +134,35 @@ class JobCanceled(DetentError):
         self.reason = reason
 
 
+class InvalidResult(DetentError):
+    """What the job returned does not fit the return type of its task."""
+
+    def __init__(self, job_id: UUID, problem: str) -> None:
+        super().__init__(f"the result of job {job_id} is not what its task promises: {problem}")
+        self.job_id = job_id
+
+
 class JobTimeout(DetentError):
     """Something took longer than it was allowed to."""
+
+
+class RemoteError(Remote, DetentError):
+    """What a task raised in a child process, in words: its class may exist only there."""
+
+    def __init__(self, failure: Failure, type_name: str, *, never: bool = False) -> None:
+        super().__init__(f"{failure.type}: {failure.message}")
+        self.failure = failure
+        self.type_name = type_name
+        """The class with its module, such as `decimal.InvalidOperation`."""
+        self.never = never
+
+
+class ProcessDied(DetentError):
+    """A child process ended, or had to be ended, before its job did; the message says how."""
+
+
+class ExecutorUnavailable(DetentError):
+    """An executor could not begin a call, through no fault of its job, which comes back later."""
 
 
 class ClaimLost(DetentError):
@@ -125,6 +171,35 @@ class ClaimLost(DetentError):
     def __init__(self, job_id: UUID) -> None:
         super().__init__(f"the claim on job {job_id} is lost; nothing this attempt writes counts")
         self.job_id = job_id
+
+
+class TermLost(DetentError):
+    """The term is over: another leads the role, or nobody does."""
+
+    def __init__(self, role: str, term: int) -> None:
+        super().__init__(
+            f"term {term} of {role!r} is over; nothing that is written under it counts"
+        )
+        self.role = role
+        self.term = term
+
+
+class LockTaken(DetentError):
+    """Somebody else held the lock all the time that one was willing to wait."""
+
+    def __init__(self, name: str, waited: float) -> None:
+        super().__init__(f"the lock {name!r} is held by somebody else; waited {waited:g} s for it")
+        self.name = name
+
+
+class LockLost(DetentError):
+    """The lock is no longer held, although it was not released: somebody else may hold it."""
+
+    def __init__(self, name: str, fence: int, reason: str) -> None:
+        super().__init__(f"the lock {name!r} (fence {fence}) is lost: {reason}")
+        self.name = name
+        self.fence = fence
+        self.reason = reason
 
 
 class WrongThread(DetentError):
@@ -146,6 +221,13 @@ class ConstraintViolated(StoreError):
         super().__init__(f"the {kind} constraint {constraint} refused the write: {detail}")
         self.kind = kind
         self.constraint = constraint
+
+
+class WrongConnection(StoreError):
+    """What `within=` was given is no connection, or one that leads elsewhere or has no transaction.
+
+    The message says what it is and what to do.
+    """
 
 
 class SchemaMismatch(StoreError):

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from detent.cluster_events import *  # noqa: F403  all events can be found here
+
 
 @dataclass(frozen=True, slots=True)
 class JobStarted:
@@ -122,6 +124,18 @@ class TaskUnknown:
 
 
 @dataclass(frozen=True, slots=True)
+class ExecutorTrouble:
+    """An executor could not begin a job; the job comes back later, nothing is charged."""
+
+    job_id: UUID
+    task: str
+    executor: str
+    node: UUID
+    error: str
+    delay: float
+
+
+@dataclass(frozen=True, slots=True)
 class StuckThread:
     """A thread goes on after its attempt was given up; it keeps its slot."""
 
@@ -164,6 +178,56 @@ class NodeFenced:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeDied:
+    """The lease of another node ran out, and this one noticed first."""
+
+    node: UUID
+    name: str
+    host: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobRescued:
+    """The claim of a dead node was ended."""
+
+    job_id: UUID
+    task: str
+    queue: str
+    node: UUID
+    """The one that died."""
+    state: str
+    """Pending again; canceled, as somebody had asked; or failed after too many crashes."""
+    crashes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoopBlocked:
+    """Something keeps the event loop from going on; emitted on another thread."""
+
+    node: UUID | None
+    seconds: float
+    """For how long, so far."""
+    job_id: UUID | None
+    """The job that was running, if it was one."""
+    task: str | None
+    stack: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessHeldUp:
+    """No thread of the process went on for a while, the heartbeat neither; emitted afterwards."""
+
+    node: UUID | None
+    seconds: float
+    job_id: UUID | None
+    """The job that was running on the event loop just then, if it was one."""
+    task: str | None
+    tasks: list[str]
+    """The tasks of all jobs that were running, each once."""
+
+
+@dataclass(frozen=True, slots=True)
 class StoreTrouble:
     """A call to the store failed and will be tried again."""
 
@@ -177,6 +241,18 @@ class StoreRecovered:
     """The store answers again."""
 
     where: str
+
+
+@dataclass(frozen=True, slots=True)
+class WakeupsLost:
+    """No wake-ups reach this node for the time being: it finds jobs by polling only."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class WakeupsRestored:
+    """Wake-ups reach this node again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +270,18 @@ class ClaimsReconciled:
 
     node: UUID
     released: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """A sweep removed what had had its time; it worked for that many seconds."""
+
+    deleted: int
+    archived: int
+    expired_keys: int
+    dropped: int
+    """Archived jobs that went from the archive."""
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)

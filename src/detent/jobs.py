@@ -1,18 +1,22 @@
-"""Handles to jobs, and what people do with them: wait, look, cancel, pause, retry."""
+"""All jobs, and what people do with them: wait, look, cancel, pause, retry."""
 
 import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypedDict, Unpack
 from uuid import UUID
 
 from detent.errors import (
+    Conflict,
+    InvalidArguments,
+    InvalidResult,
     JobCanceled,
     JobFailed,
     JobNotFound,
     JobTimeout,
+    KeyTaken,
     StoreError,
     StoreUnavailable,
 )
@@ -22,8 +26,6 @@ from detent.model.text import storable
 from detent.spi.codec import Codec
 from detent.spi.store import Change, ControlStore, InspectStore
 
-R_co = TypeVar("R_co", covariant=True)
-
 FIRST_LOOK: Final = 0.005
 LONGEST_PAUSE: Final = 0.5
 PAGE: Final = 500
@@ -32,34 +34,17 @@ MAX_REASON: Final = 2_000
 _NO_CHANGE: Final = Change()
 
 
-class Job(Generic[R_co]):
-    """A job that was enqueued; `created` is False when a key led to one that was there."""
+class Filters(TypedDict, total=False):
+    """What narrows down many jobs; `since` and `until` mean the time of enqueuing."""
 
-    __slots__ = ("_jobs", "created", "id")
-
-    def __init__(self, job_id: UUID, created: bool, jobs: "Jobs") -> None:
-        self.id = job_id
-        self.created = created
-        self._jobs = jobs
-
-    def __repr__(self) -> str:
-        return f"<Job {self.id}>"
-
-    async def result(self, timeout: float | timedelta | None = None) -> R_co:  # noqa: ASYNC109
-        """Wait for the end of the job and return what the task returned.
-
-        Raises `JobFailed`, `JobCanceled`, or `JobTimeout` when it takes longer than `timeout`.
-        """
-        value: R_co = await self._jobs.result(self.id, timeout)
-        return value
-
-    async def info(self) -> JobInfo:
-        """Return all that is known about the job now."""
-        return await self._jobs.get(self.id)
-
-    async def cancel(self, reason: str | None = None) -> State:
-        """Cancel the job; one that runs is asked to stop, and stays `running` until it has."""
-        return await self._jobs.cancel(self.id, reason=reason)
+    state: State | str | Sequence[State | str] | None
+    task: str | None
+    queue: str | None
+    tag: str | None
+    key: str | None
+    since: datetime | None
+    until: datetime | None
+    archived: bool
 
 
 class Jobs:
@@ -90,11 +75,15 @@ class Jobs:
         key: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
+        archived: bool = False,
         limit: int = 50,
         before: UUID | None = None,
     ) -> list[JobInfo]:
-        """Return matching jobs, the newest first; `before` the last id gives the next page."""
-        where = job_filter(state, task, queue, tag, key, since, until)
+        """Return matching jobs, the newest first; `before` the last id gives the next page.
+
+        `archived=True` lists those in the archive, and only those.
+        """
+        where = job_filter(state, task, queue, tag, key, since, until, archived)
         return await self._inspect.list_jobs(where, _checked_limit(limit), before)
 
     async def attempts(self, job_id: UUID) -> Sequence[Attempt]:
@@ -105,17 +94,31 @@ class Jobs:
         """Return the log lines of a job, the oldest first."""
         return await self._inspect.log_of(job_id, limit)
 
-    async def result(self, job_id: UUID, timeout: float | timedelta | None = None) -> Any:  # noqa: ASYNC109
-        """Wait for the end of a job and return its result."""
+    async def result(
+        self,
+        job_id: UUID,
+        timeout: float | timedelta | None = None,  # noqa: ASYNC109  waits for many in one place
+        *,
+        type_: Any = Any,
+    ) -> Any:
+        """Wait for the end of a job and return its result, of that type if one is given."""
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
         job = await self._wait_for(job_id, seconds)
         match job.state:
             case State.SUCCEEDED:
-                return None if job.result is None else self._codec.decode(job.result)
+                return self._decoded(job_id, job.result, type_)
             case State.CANCELED:
                 raise JobCanceled(job_id, job.reason)
             case _:
                 raise JobFailed(job_id, None if job.error is None else json.loads(job.error))
+
+    def _decoded(self, job_id: UUID, result: bytes | None, type_: Any) -> Any:
+        if result is None:
+            return None
+        try:
+            return self._codec.decode(result, type_)
+        except InvalidArguments as error:
+            raise InvalidResult(job_id, str(error)) from error
 
     async def _wait_for(self, job_id: UUID, limit: float | None) -> JobInfo:
         loop = asyncio.get_running_loop()
@@ -164,6 +167,12 @@ class Jobs:
         change = Change(expected=expected, generation=generation)
         return await self._control.control_job(Verb.RETRY, job_id, change)
 
+    async def delete(self, job_id: UUID) -> None:
+        """Delete an ended job with all that belongs to it; one that lives on is a `Conflict`."""
+        if not await self._control.delete_jobs([job_id]):
+            job = await self.get(job_id)
+            raise Conflict(job_id, "delete", job.state)
+
     async def reschedule(
         self,
         job_id: UUID,
@@ -179,16 +188,31 @@ class Jobs:
 
     # Many at once
 
-    async def cancel_all(self, *, reason: str | None = None, **filters: Any) -> int:
+    async def cancel_all(self, *, reason: str | None = None, **filters: Unpack[Filters]) -> int:
         """Cancel all matching jobs, page by page; return how many were canceled or asked."""
         return await self._all(Verb.CANCEL, job_filter(**filters), Change(reason=_clean(reason)))
 
-    async def retry_all(self, **filters: Any) -> int:
-        """Retry all matching ended jobs (by default the failed ones), page by page."""
-        filters.setdefault("state", State.FAILED)
-        return await self._all(Verb.RETRY, job_filter(**filters), _NO_CHANGE)
+    async def retry_all(self, **filters: Unpack[Filters]) -> int:
+        """Retry all matching ended jobs (by default the failed ones); return how many.
 
-    async def delete_all(self, **filters: Any) -> int:
+        Each as it was when it was listed, and once: one that fails again meanwhile stays failed,
+        and one whose business key is taken is left alone.
+        """
+        filters.setdefault("state", State.FAILED)
+        total, before = 0, None
+        while page := await self.list(**filters, limit=PAGE, before=before):
+            total += sum(await asyncio.gather(*map(self._retry_listed, page)))
+            before = page[-1].id
+        return total
+
+    async def _retry_listed(self, job: JobInfo) -> bool:
+        try:
+            await self.retry(job.id, expected=job.state, generation=job.generation)
+        except (Conflict, JobNotFound, KeyTaken):
+            return False
+        return True
+
+    async def delete_all(self, **filters: Unpack[Filters]) -> int:
         """Delete all matching ended jobs, page by page; return how many."""
         total = 0
         while deleted := await self._control.delete_page(job_filter(**filters), PAGE):
@@ -207,7 +231,7 @@ class Jobs:
             total += moved
         return total
 
-    async def each(self, **filters: Any) -> AsyncIterator[JobInfo]:
+    async def each(self, **filters: Unpack[Filters]) -> AsyncIterator[JobInfo]:
         """Yield all matching jobs, the newest first, a page at a time."""
         before: UUID | None = None
         while page := await self.list(**filters, limit=PAGE, before=before):
@@ -276,6 +300,7 @@ def job_filter(  # noqa: PLR0917  the fields of the filter, in its order
     key: str | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
+    archived: bool = False,
 ) -> JobFilter:
     """Return a filter, or raise `ValueError` for a state that does not exist."""
     if state is None:
@@ -284,7 +309,7 @@ def job_filter(  # noqa: PLR0917  the fields of the filter, in its order
         states = (State(state),)
     else:
         states = tuple(State(entry) for entry in state)
-    return JobFilter(states, task, queue, tag, key, since, until)
+    return JobFilter(states, task, queue, tag, key, since, until, archived)
 
 
 def _clean(reason: str | None) -> str | None:

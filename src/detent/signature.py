@@ -32,6 +32,7 @@ class Signature:
         self.context_parameter: str | None = contexts[0] if contexts else None
         self._bare = signature.replace(parameters=own)
         self._record = _record_type(self._name, own, hints)
+        self.result_type = _result_type(hints)
         # Calls by keyword alone are simpler and faster, where the signature allows them.
         kinds = {p.kind for p in self._parameters}
         self._by_keyword = kinds <= {_Kind.POSITIONAL_OR_KEYWORD, _Kind.KEYWORD_ONLY}
@@ -110,6 +111,28 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     except (NameError, TypeError) as error:
         name = getattr(function, "__qualname__", function)
         raise ConfigError(f"cannot read the annotations of {name}: {error}") from error
+
+
+def _result_type(hints: Mapping[str, Any]) -> Any:
+    """Return what results are read as: what was promised, or anything where JSON cannot tell."""
+    type_ = hints.get("return", Any)
+    # None is no promise: `ctx.set_result` may give a job a result that its function does not.
+    return type_ if type_ is not type(None) and _is_readable(type_) else Any
+
+
+def _is_readable(type_: Any) -> bool:
+    """Whether JSON can be read as this type: not as an `Iterable`, nor as any class at all."""
+    try:
+        kind = msgspec.inspect.type_info(type_)
+    except (TypeError, ValueError):
+        return False
+    if isinstance(kind, msgspec.inspect.CustomType):
+        return kind.cls is object or hasattr(kind.cls, "model_validate")
+    if isinstance(kind, msgspec.inspect.LiteralType):
+        return True
+    if typing.get_origin(type_) is typing.Annotated:
+        return _is_readable(type_.__origin__)
+    return all(_is_readable(part) for part in typing.get_args(type_) if part is not ...)
 
 
 def _record_type(

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -36,7 +37,7 @@ class LoopThread:
         with self._lock:
             if self._loop is None or self._pid != os.getpid():
                 self._pid = os.getpid()
-                self._loop = asyncio.new_event_loop()
+                self._loop = _Loop()
                 threading.Thread(
                     target=self._loop.run_forever, name="detent-sync", daemon=True
                 ).start()
@@ -45,3 +46,14 @@ class LoopThread:
     def _forget(self) -> None:
         self._lock = threading.Lock()
         self._loop = None
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """Serves threads that outlive the main thread, whose end takes the lookup of names along."""
+
+    async def getaddrinfo(self, host: Any, port: Any, **more: Any) -> Any:
+        """Look a host up, here and now if nobody else can any more."""
+        try:
+            return await super().getaddrinfo(host, port, **more)
+        except RuntimeError:
+            return socket.getaddrinfo(host, port, **more)

@@ -2,21 +2,25 @@
 
 import difflib
 import inspect
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, Final, Generic, Literal, ParamSpec, Protocol, TypeVar
 
 from detent.config import check_name
 from detent.context import JobContext
 from detent.errors import ConfigError, UnknownTask
-from detent.model.job import JobInfo, Priority
+from detent.handle import Job
+from detent.model.job import Priority
 from detent.model.retry import Retry
 from detent.signature import Signature
+from detent.spi.codec import Codec
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
+S_co = TypeVar("S_co", covariant=True)
 
 ON_CONFLICT: Final = ("raise", "return", "replace")
 MAX_TIMEOUT: Final = timedelta(days=30)
@@ -101,10 +105,14 @@ class CallOptions:
 class Enqueuer(Protocol):
     """Where bound calls go; the client is one."""
 
-    async def enqueue(self, call: "BoundCall[R]") -> Any:
+    @property
+    def codecs(self) -> Mapping[str, Codec]:
+        """How values become bytes, by the names that are stored with them."""
+
+    async def enqueue(self, call: "BoundCall[R]") -> Job[R]:
         """Store a call as a job and return its handle."""
 
-    def enqueue_sync(self, call: "BoundCall[R]") -> Any:
+    def enqueue_sync(self, call: "BoundCall[R]") -> Job[R]:
         """Do the same from blocking code."""
 
 
@@ -127,7 +135,7 @@ class BoundCall(Generic[R_co]):
 
 
 class Task(Generic[P, R_co]):
-    """A function that can be enqueued. Calling it just runs the function."""
+    """A function that can be enqueued: what callers pass, and what the job returns."""
 
     def __init__(
         self, function: Callable[..., Any], name: str, options: TaskOptions, enqueuer: Enqueuer
@@ -138,27 +146,23 @@ class Task(Generic[P, R_co]):
         self.is_async = inspect.iscoroutinefunction(function)
         self.signature = Signature(function, JobContext)
         self.enqueuer = enqueuer
+        self.modules: tuple[str, ...] = (function.__module__,)
+        """The modules that declare it when they are imported, the likeliest first."""
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", name)
         self.__wrapped__ = function
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the function here and now."""
-        return self.function(*args, **kwargs)
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> BoundCall[R_co]:
         """Return the call as a value, for `enqueue_many`."""
         return BoundCall(self, args, kwargs, NO_OPTIONS)
 
-    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> "JobHandle[R_co]":
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """Store a job that makes this call; return when that is durable."""
-        handle: JobHandle[R_co] = await self.enqueuer.enqueue(self.bind(*args, **kwargs))
-        return handle
+        return await self.enqueuer.enqueue(self.bind(*args, **kwargs))
 
-    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> "JobHandle[R_co]":
+    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """Store a job from blocking code."""
-        handle: JobHandle[R_co] = self.enqueuer.enqueue_sync(self.bind(*args, **kwargs))
-        return handle
+        return self.enqueuer.enqueue_sync(self.bind(*args, **kwargs))
 
     def options(  # noqa: PLR0913  each is one thing a caller may say
         self,
@@ -175,7 +179,7 @@ class Task(Generic[P, R_co]):
         key: str | None = None,
         key_ttl: timedelta = timedelta(hours=24),
         unique: str | None = None,
-        on_conflict: str = "raise",
+        on_conflict: Literal["raise", "return", "replace"] = "raise",
         within: Any = None,
     ) -> "TaskWith[P, R_co]":
         """Return this task with other options for the calls made through it."""
@@ -203,6 +207,15 @@ class Task(Generic[P, R_co]):
         return f"<Task {self.name}>"
 
 
+class Declared(Task[P, R_co], Generic[P, R_co, Q, S_co]):
+    """A task as its function was written: calling it just runs the function."""
+
+    def __call__(self, *args: Q.args, **kwargs: Q.kwargs) -> S_co:
+        """Run the function here and now."""
+        value: S_co = self.function(*args, **kwargs)
+        return value
+
+
 class TaskWith(Generic[P, R_co]):
     """A task with options for one call."""
 
@@ -214,31 +227,13 @@ class TaskWith(Generic[P, R_co]):
         """Return the call as a value, for `enqueue_many`."""
         return BoundCall(self._task, args, kwargs, self._options)
 
-    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> "JobHandle[R_co]":
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """Store a job that makes this call; return when that is durable."""
-        handle: JobHandle[R_co] = await self._task.enqueuer.enqueue(self.bind(*args, **kwargs))
-        return handle
+        return await self._task.enqueuer.enqueue(self.bind(*args, **kwargs))
 
-    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> "JobHandle[R_co]":
+    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """Store a job from blocking code."""
-        handle: JobHandle[R_co] = self._task.enqueuer.enqueue_sync(self.bind(*args, **kwargs))
-        return handle
-
-
-class JobHandle(Protocol[R_co]):
-    """What an enqueue returns; `detent.Job` is one."""
-
-    id: Any
-    created: bool
-
-    def result(self, timeout: float | timedelta | None = None) -> Awaitable[R_co]:
-        """Wait for the end of the job and return what the task returned."""
-
-    def info(self) -> Awaitable[JobInfo]:
-        """Return all that is known about the job now."""
-
-    def cancel(self, reason: str | None = None) -> Awaitable[Any]:
-        """Cancel the job, or ask it to stop when it runs."""
+        return self._task.enqueuer.enqueue_sync(self.bind(*args, **kwargs))
 
 
 class Registry:

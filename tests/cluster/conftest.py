@@ -10,26 +10,25 @@ import pytest
 from detent import App
 from detent.stores.postgres.migrations import migrate
 from detent.testing.postgres import TemporaryPostgres
-from tests.cluster.processes import NodeProcess, Start
+from tests.cluster.processes import APP, ROOT, NodeProcess, Start
 from tests.cluster.workload import Workload
 
 _numbers = count(1)
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
+def start() -> Iterator[Start]:
     """Start nodes; what they said is shown when the test fails."""
     nodes: list[NodeProcess] = []
 
     def start(url: str, *options: str, **environ: str) -> NodeProcess:
-        log = tmp_path / f"node-{len(nodes) + 1}.log"
-        nodes.append(NodeProcess(log, url, *options, **environ))
+        nodes.append(NodeProcess(APP, url, *options, cwd=ROOT, **environ))
         return nodes[-1]
 
     yield start
-    for node in nodes:
+    for number, node in enumerate(nodes, 1):
         node.close()
-        print(f"--- {node.log.name}\n{node.said()[-5000:]}")  # noqa: T201  for whoever looks
+        print(f"--- node {number}\n{node.said()[-5000:]}")  # noqa: T201  for whoever looks
 
 
 @pytest.fixture

@@ -58,8 +58,7 @@ class ServerLog:
     """What a server has complained about since this was made."""
 
     def __init__(self, server: TemporaryPostgres) -> None:
-        assert server._home is not None
-        self._path: Path = server._home / "log"
+        self._path: Path = server.log_path
         self._start = self._path.stat().st_size
 
     def text(self) -> str:

@@ -5,6 +5,7 @@ the database believes.
 """
 
 import asyncio
+import ctypes
 import os
 import signal
 import time
@@ -17,7 +18,7 @@ from uuid import UUID
 
 from asyncpg.transaction import Transaction
 
-from detent import App, Fail, JobContext, Retry
+from detent import App, Fail, JobContext, Retry, Snooze
 
 SOON: Final = Retry(max_attempts=3, delay=timedelta(milliseconds=10), backoff="fixed")
 
@@ -38,7 +39,9 @@ class Execution(NamedTuple):
         """Return what was run so far, in order."""
         if not path.exists():
             return []
-        return [cls._of(*line.split()) for line in path.read_text().splitlines()]
+        # The last line may be on its way: a write is not seen all at once.
+        whole = path.read_text().rpartition("\n")[0]
+        return [cls._of(*line.split()) for line in whole.splitlines()]
 
     @classmethod
     def _of(cls, job: str, generation: str, attempt: str, *rest: str) -> Self:
@@ -92,12 +95,76 @@ async def hang(ctx: JobContext, path: str, until: str) -> None:
         await asyncio.sleep(0.05)
 
 
+async def linger(ctx: JobContext, path: str, folder: str, *, within: bool = False) -> str:
+    """Go on until told, for this very claim, how to end: see `tell`."""
+    note(ctx, path)
+    if within:
+        async with ctx.transaction() as connection:
+            await connection.execute("INSERT INTO effect (job) VALUES ($1)", ctx.job_id)
+            ctx.set_result(await _told(ctx, folder))
+    return await _told(ctx, folder)
+
+
+async def _told(ctx: JobContext, folder: str) -> str:
+    order = _order(folder, ctx.job_id, ctx.fence)
+    while not order.exists():  # noqa: ASYNC110  another process makes it
+        await asyncio.sleep(0.01)
+    how = order.read_text()
+    await ctx.progress(0.9, f"by {ctx.fence}")
+    ctx.log.info("by a claim")
+    if how == "fail":
+        raise Fail(f"by {ctx.fence}")
+    if how == "retry":
+        raise OSError(f"by {ctx.fence}")
+    if how == "snooze":
+        raise Snooze(timedelta(hours=1))
+    if how == "transaction":
+        async with ctx.transaction() as connection:
+            await connection.execute("INSERT INTO effect (job) VALUES ($1)", ctx.job_id)
+            ctx.set_result(f"by {ctx.fence}")
+    return f"by {ctx.fence}"
+
+
+def tell(folder: Path, run: Execution, how: str) -> None:
+    """Let one run of `linger` end: "return", "fail", "retry", "snooze" or "transaction"."""
+    order = _order(str(folder), run.job, run.fence)
+    # Complete from the moment when it is seen.
+    draft = order.with_suffix(".draft")
+    draft.write_text(how)
+    draft.rename(order)
+
+
+def _order(folder: str, job: UUID, fence: int) -> Path:
+    return Path(folder) / f"{job}-{fence}"
+
+
+async def poison(ctx: JobContext, path: str) -> None:
+    """Kill the process, as a segmentation fault would."""
+    note(ctx, path)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 async def spin(ctx: JobContext, path: str, seconds: float) -> None:
     """Block the event loop: pure Python, without a pause."""
     note(ctx, path)
     ends_at = time.monotonic() + seconds
     while time.monotonic() < ends_at:
         pass
+
+
+async def nap(ctx: JobContext, path: str, seconds: float) -> None:
+    """Block the event loop in a call that lets other threads run."""
+    note(ctx, path)
+    time.sleep(seconds)  # noqa: ASYNC251  the mistake that people make
+
+
+async def grip(ctx: JobContext, path: str, seconds: float) -> str:
+    """Hold up the whole process, every thread of it, in the first run; as a C extension can."""
+    note(ctx, path)
+    if len(Execution.read_all(Path(path))) == 1:
+        # PyDLL, unlike CDLL, does not let go of the interpreter's lock meanwhile.
+        ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))
+    return f"by {ctx.fence}"
 
 
 async def pay(ctx: JobContext, path: str, step: str, killed: str) -> str:
@@ -161,7 +228,11 @@ class Workload:
         self.flaky = app.task(name="flaky", retry=SOON)(flaky)
         self.doomed = app.task(name="doomed")(doomed)
         self.hang = app.task(name="hang")(hang)
+        self.linger = app.task(name="linger", retry=SOON)(linger)
+        self.poison = app.task(name="poison")(poison)
         self.spin = app.task(name="spin")(spin)
+        self.nap = app.task(name="nap")(nap)
+        self.grip = app.task(name="grip")(grip)
         self.pay = app.task(name="pay")(pay)
 
 

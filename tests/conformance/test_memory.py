@@ -16,7 +16,10 @@ from detent.testing.conformance import (
     EnqueueConformance,
     FinishConformance,
     InspectConformance,
+    LeaderConformance,
+    LockConformance,
     NodeConformance,
+    RetentionConformance,
     StoreConformance,
 )
 
@@ -57,6 +60,9 @@ class TestMemoryAtNoon(
     ContextConformance,
     ControlConformance,
     InspectConformance,
+    RetentionConformance,
+    LeaderConformance,
+    LockConformance,
 ):
     """Everything happens at one moment: no promise rests on time that passes meanwhile."""
 

@@ -1,10 +1,11 @@
 """PostgreSQL means what the specification means."""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from typing import Any
 
 import asyncpg
+import psycopg
 import pytest
 
 from detent.spi.store import Store
@@ -13,6 +14,10 @@ from detent.testing.conformance import StoreConformance
 
 
 class TestPostgres(StoreConformance):
+    @pytest.fixture
+    def postgres_url(self, emptied_postgres_url: str) -> str:
+        return emptied_postgres_url
+
     @pytest.fixture
     async def store(self, postgres_url: str) -> AsyncIterator[Store]:
         store = PostgresStore(postgres_url)
@@ -34,3 +39,9 @@ class TestPostgres(StoreConformance):
                 await connection.close()
 
         return transaction
+
+    @pytest.fixture
+    def blocking_transaction(
+        self, postgres_url: str
+    ) -> Callable[[], AbstractContextManager[psycopg.Connection]]:
+        return lambda: psycopg.connect(postgres_url)

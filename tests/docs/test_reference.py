@@ -9,7 +9,7 @@ import pytest
 
 from detent.model.state import diagram
 from detent.spi import store as spi
-from detent.stores.postgres.database import PLANNER
+from detent.stores.postgres.pooled import PLANNER
 from tests.docs.blocks import PAGES, ROOT, blocks_of
 from tools.reference import pages
 

@@ -53,11 +53,30 @@ SELECT id, 0.5, now() FROM detent.detent_job;
 INSERT INTO detent.detent_log (id, at, attempt, level, message)
 SELECT id, now(), 1, 'info', 'said' FROM detent.detent_job;
 
-INSERT INTO detent.detent_key (kind, key, job)
-SELECT 'unique', unique_key, id FROM detent.detent_job WHERE unique_key IS NOT NULL
+INSERT INTO detent.detent_archive
+    (id, archived_at, enqueued_at, due_at, finished_at, attempt, generation, priority, kind, state,
+     task, queue, lane, codec, args)
+SELECT id, now(), enqueued_at, due_at, now(), 1, 1, priority, kind, 'failed', task, queue, lane,
+    codec, args
+FROM detent.detent_job;
+
+INSERT INTO detent.detent_key (kind, key, job, expires_at)
+SELECT 'unique', unique_key, id, NULL FROM detent.detent_job WHERE unique_key IS NOT NULL
 UNION ALL
-SELECT 'idempotency', idempotency_key, id FROM detent.detent_job
+SELECT 'idempotency', idempotency_key, id, now() + interval '1 day' FROM detent.detent_job
 WHERE idempotency_key IS NOT NULL;
+
+INSERT INTO detent.detent_lock (name, fence, holder, owner, acquired_at, expires_at)
+SELECT 'lock-' || n, n, gen_random_uuid(), 'host:1', now(), now()
+FROM generate_series(1, {rows}) AS n;
+
+INSERT INTO detent.detent_leader (role, term, node, name, since, lease_until, lease)
+SELECT 'role-' || n, n, gen_random_uuid(), 'node', now(), now(), '15 s'
+FROM generate_series(1, 3) AS n;
+
+INSERT INTO detent.detent_daemon (name, state, node, node_name, term, since, restarts)
+SELECT 'daemon-' || n, 'running', gen_random_uuid(), 'node', n, now(), 0
+FROM generate_series(1, 3) AS n;
 
 INSERT INTO detent.detent_queue (name) SELECT 'queue-' || n FROM generate_series(1, 3) AS n;
 

@@ -15,6 +15,7 @@ from detent.errors import SchemaMismatch
 from detent.model.job import JobFilter
 from detent.stores.postgres import PostgresStore
 from detent.stores.postgres.migrations import known_migrations, migrate, pending
+from detent.stores.postgres.notifier import channel_of
 from detent.testing.conformance.builders import claim_request, new_job, node_identity
 from tests.plans.catalogue import catalogue
 
@@ -146,6 +147,6 @@ async def test_schedulers_in_one_database_do_not_see_each_other(postgres_url: st
     assert await there.claim_jobs(claim_request(node.incarnation)) == []
     claims = await here.claim_jobs(claim_request(node.incarnation))
     assert [claim.id for claim in claims] == [mine.id]
-    assert here.notifier._channel != there.notifier._channel
+    assert channel_of("one_schema") != channel_of("another")
     for store in (here, there):
         await store.close()

@@ -14,16 +14,23 @@ from tests.plans.situations import EMPTY, FEW, FRESH, MANY
 Explain = Callable[[str], Plan]
 
 #: Tables that hold a handful of rows, whatever happens: reading them whole is the best plan.
-SMALL = {"detent_queue", "detent_node"}
+SMALL = {"detent_queue", "detent_node", "detent_leader", "detent_daemon"}
 
 #: What may be read from end to end by which statement, and why that is right.
 WHOLE = {
     ("claims_of", "detent_running"),  # once a minute; an index would cost every claim
     ("leave_node", "detent_running"),  # once in the life of a node
+    ("lost_claims", "detent_running"),  # when a lease ended, and twice a minute: see claims_of
+    ("find_lost", "detent_running"),
+    ("end_sessions", "detent_running"),  # when a node died
+    ("end_sessions", "pg_database"),
+    ("forget_nodes", "detent_running"),
     ("signals_for", "detent_signal"),  # the few messages that wait; driven from here on purpose
     ("get_jobs", "detent_signal"),  # before PostgreSQL 14 one of two ways, and not the one taken
     ("join_node", "detent_parked"),  # a partial index that has nothing but what it wants
     ("adopt_jobs", "detent_parked"),
+    ("list_locks", "detent_lock"),  # for people
+    ("forget_locks", "detent_lock"),  # once an hour, by one node
     ("queues", "detent_ready"),  # counts, for people
     ("queues", "detent_running"),
     ("queues", "detent_parked"),
@@ -32,7 +39,10 @@ WHOLE = {
 #: The first column of each index.
 LEADS = {
     "detent_ready_claim": "lane",
+    "detent_archive_archived_at": "archived_at",
+    "detent_key_expires_at": "expires_at",
     "detent_key_pkey": "kind",
+    "detent_lock_pkey": "name",
     "detent_outcome_state": "state",
     "detent_parked_waits_for": "waits_for",
 }

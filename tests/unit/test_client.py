@@ -290,6 +290,8 @@ class Notifications:
 
     async def flush(self) -> None: ...
 
+    async def close(self) -> None: ...
+
 
 @in_virtual_time
 async def test_nodes_are_told_of_new_jobs_after_they_are_stored() -> None:

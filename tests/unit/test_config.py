@@ -77,6 +77,12 @@ def test_the_short_variable_for_the_url_beats_the_long_one(load: Load) -> None:
     assert config.store.url == "memory://short"
 
 
+def test_a_url_may_name_a_driver_as_those_of_sqlalchemy_do(load: Load) -> None:
+    assert load(url="postgresql+psycopg://a:b@h/d").store.url == "postgresql://a:b@h/d"
+    assert load(url="sqlite+aiosqlite:///jobs.db").store.url == "sqlite:///jobs.db"
+    assert load(url="postgresql://h/a+b:c").store.url == "postgresql://h/a+b:c"
+
+
 def test_an_empty_variable_is_as_good_as_none(load: Load) -> None:
     assert load(DETENT_URL="", DETENT_NODE_CONCURRENCY="") == Config()
 
@@ -257,6 +263,11 @@ def test_a_wrong_value_says_where_it_stands_and_what_is_valid(load: Load) -> Non
     )
 
 
+def test_a_lease_that_nobody_set_grows_with_the_interval() -> None:
+    assert ClusterConfig(timedelta(seconds=20)).lease == timedelta(minutes=1)
+    assert ClusterConfig(timedelta(seconds=1)).lease == timedelta(seconds=15)
+
+
 def test_a_lease_survives_two_lost_heartbeats() -> None:
     message = refused(lambda: ClusterConfig(lease=timedelta(seconds=14)))
     assert message == "[cluster] lease = 14s: must be 3 heartbeat intervals (15s) or longer"
@@ -345,7 +356,8 @@ def test_a_key_unlike_any_other_gets_the_list(load: Load) -> None:
     message = refused(lambda: load("[cluster]\nzzz = 1"))
     assert message == (
         "detent.toml: [cluster] zzz: unknown key; "
-        "the keys are heartbeat_interval, lease, skew_warning"
+        "the keys are heartbeat_interval, lease, skew_warning, max_crashes, sweep_interval, "
+        "forget_after, leader_check"
     )
 
 

@@ -101,9 +101,9 @@ async def test_when_the_pace_falls_while_claims_gather_nothing_breaks() -> None:
         await asyncio.sleep(1)
         # There was room by the old pace, and by the new one there is none.
         rooms = iter([{"default": 2}, {"default": 0}])
-        node._dispatcher.rooms = lambda: next(rooms, {"default": 0})  # type: ignore[method-assign]
-        node._claimer._hungry = True
-        node._claimer.wake()
+        node._crew.dispatcher.rooms = lambda: next(rooms, {"default": 0})  # type: ignore[method-assign]
+        node._crew.claimer._hungry = True
+        node._crew.claimer.wake()
         await asyncio.sleep(1)
     assert next(rooms, None) is None
     assert stage.told(StoreTrouble) == []

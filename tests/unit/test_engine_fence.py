@@ -9,6 +9,7 @@ import pytest
 from detent import JobContext, Retry, State
 from detent.events import ClaimsReconciled, ClaimWasLost, ClockSkew, NodeFenced
 from detent.stores.memory.nodes import DEAD
+from detent.testing.conformance.builders import claim_request
 from detent.testing.simulation.ledger import stubborn_sleep
 from detent.testing.simulation.stage import Stage
 from detent.testing.simulation.store import Call
@@ -55,7 +56,10 @@ async def test_a_node_that_cannot_renew_its_lease_stops_before_it_ends() -> None
         assert event.node == first
         assert "could not be renewed" in event.reason
         assert writes(stage) == [], "nothing of it is written"
-        assert (await stage.store.claims_of(first)) != [], "which is left to the rescuer"
+        await stage.until(
+            lambda: all(claim.node != first for claim in stage.tables.running.values())
+        )
+        assert stage.tables.attempts == {}, "the job went back, and nobody crashed"
         stage.line.heal()
         await stage.until(lambda: node.identity.incarnation != first)
         await asyncio.sleep(5)
@@ -300,3 +304,27 @@ async def test_a_drain_does_not_wait_for_work_that_the_fence_has_taken_away() ->
         began = stage.now
     assert stage.now - began < 60
     assert len(stage.told(NodeFenced)) == 1
+
+
+@in_virtual_time
+async def test_a_claim_that_is_made_after_its_caller_was_cut_off_is_found_within_seconds() -> None:
+    """The server may still be at it when the node, on another connection, first compares."""
+    stage = Stage()
+    begun: list[float] = []
+
+    @stage.app.task
+    async def work() -> None:
+        begun.append(stage.now)
+
+    async with stage.node() as node:
+        await stage.until(lambda: stage.line.count("claims_of") >= 1)
+        looks = stage.line.count("claims_of")
+        stage.line.lose("claim_jobs")
+        await work.enqueue()
+        await stage.until(lambda: stage.line.count("claims_of") > looks)
+        # The node pauses before it asks again, so this is the claim that it knows nothing of.
+        assert await stage.store.claim_jobs(claim_request(node.identity.incarnation))
+        late = stage.now
+        await stage.until(lambda: begun, 120)
+        assert begun[0] - late < 10
+        assert stage.told(ClaimsReconciled)

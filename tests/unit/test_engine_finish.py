@@ -191,7 +191,7 @@ async def test_trouble_while_a_batch_is_being_split_loses_no_end() -> None:
         for number, job in enumerate(jobs):
             expected = None if number == 3 else f"result {number}."
             assert await job.result(timeout=30) == expected
-        await stage.until(lambda: not node._dispatcher.held)
+        await stage.until(lambda: not node._crew.dispatcher.held)
 
 
 @in_virtual_time
@@ -208,7 +208,7 @@ async def test_no_end_is_forgotten_when_asking_about_a_lost_one_fails() -> None:
         jobs = [await work.enqueue(number) for number in range(5)]
         await stage.until(lambda: len(stage.tables.outcome) == 5)
         await asyncio.sleep(30)
-        assert not node._dispatcher.held
+        assert not node._crew.dispatcher.held
         assert [await job.result() for job in jobs] == list(range(5))
 
 
@@ -226,7 +226,7 @@ def test_a_node_that_cannot_write_takes_on_no_more(monkeypatch: pytest.MonkeyPat
             stage.line.lose("finish_jobs", times=None)
             await stage.app.enqueue_many([work.bind() for _ in range(300)])
             await asyncio.sleep(5)
-            assert 100 <= len(node._dispatcher.held) <= 120
+            assert 100 <= len(node._crew.dispatcher.held) <= 120
             stage.line.heal()
             await stage.until(lambda: len(stage.tables.outcome) == 300)
 

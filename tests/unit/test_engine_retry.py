@@ -9,7 +9,7 @@ import pytest
 
 from detent import Fail, JobContext, JobFailed, Retry, RetryAfter, Snooze, State
 from detent.events import JobDied, JobRetrying, JobSnoozed, JobSucceeded
-from detent.jobs import Job
+from detent.handle import Job
 from detent.testing.simulation.stage import Stage
 from detent.testing.virtual import in_virtual_time
 

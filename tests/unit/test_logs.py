@@ -76,6 +76,13 @@ EXAMPLES: list[tuple[object, str]] = [
         ),
     ),
     (
+        events.ExecutorTrouble(JOB, "mail.send", "process", NODE, "too many open files", 5.0),
+        (
+            f"the executor process could not begin job {JOB} (mail.send): too many open files; "
+            "the job comes back in 5.0 s, nothing charged"
+        ),
+    ),
+    (
         events.StuckThread(JOB, "mail.send", NODE),
         (
             f"the thread of job {JOB} (mail.send) goes on after its attempt was given up; "
@@ -109,6 +116,14 @@ EXAMPLES: list[tuple[object, str]] = [
     ),
     (events.StoreRecovered("claimer"), "the store answers again (claimer); going on"),
     (
+        events.WakeupsLost("Connection refused"),
+        "no wake-ups reach this node: Connection refused; jobs wait for its next poll",
+    ),
+    (
+        events.WakeupsRestored(),
+        "wake-ups reach this node again; jobs start at once",
+    ),
+    (
         events.FinishGaveUp(JOB, "mail.send", "gone"),
         (
             f"the end of job {JOB} (mail.send) could not be written: gone; "
@@ -128,6 +143,98 @@ EXAMPLES: list[tuple[object, str]] = [
             f"the clock of node {NODE} and the store's differ by 2.5 s; "
             "jobs go on by the store's clock, but this machine's should be set right"
         ),
+    ),
+    (
+        events.Pruned(1234, 5, 1, 0, 2.04),
+        (
+            "retention deleted 1234 ended jobs, archived 5 ended jobs, removed 1 expired key in "
+            "2.0 s; the rest stays for its time"
+        ),
+    ),
+    (
+        events.NodeDied(NODE, "web-1", "host-1", 4711),
+        (
+            f"node web-1 ({NODE}, pid 4711 on host-1) died: its lease ran out; "
+            "its jobs go back to be claimed by others"
+        ),
+    ),
+    (
+        events.JobRescued(JOB, "mail.send", "mail", NODE, "pending", 1),
+        (f"job {JOB} (mail.send) was held by node {NODE}, which died; it runs again, uncharged"),
+    ),
+    (
+        events.LoopBlocked(NODE, 1.25, JOB, "mail.send", "mail.py:7 in send"),
+        (
+            f"job {JOB} (mail.send) has kept the event loop from going on for 1250 ms, and nothing "
+            'else runs on this node; make it a plain def, or executor="process". '
+            "It is at mail.py:7 in send"
+        ),
+    ),
+    (
+        events.ProcessHeldUp(NODE, 4.52, JOB, "mail.send", ["mail.send", "mail.sort"]),
+        (
+            f"the whole process was held up for 4.5 s, its heartbeat too, by C code in job {JOB} "
+            '(mail.send), which executor="process" would keep apart; '
+            "or the process or its machine was stopped"
+        ),
+    ),
+    (
+        events.ProcessHeldUp(None, 4.52, None, None, ["mail.send", "mail.sort"]),
+        (
+            "the whole process was held up for 4.5 s, its heartbeat too, by C code in a job of "
+            'mail.send, mail.sort, which executor="process" would keep apart; '
+            "or the process or its machine was stopped"
+        ),
+    ),
+    (
+        events.ProcessHeldUp(None, 4.52, None, None, []),
+        (
+            "the whole process was held up for 4.5 s, its heartbeat too; "
+            "the process or its machine was stopped"
+        ),
+    ),
+    (
+        events.LeaderElected(NODE, "maintenance", 3),
+        f"node {NODE} leads maintenance now, in term 3; others stand by",
+    ),
+    (
+        events.LeaderLost(NODE, "maintenance", 3, "web-2 leads now"),
+        (
+            f"node {NODE} no longer leads maintenance (term 3): web-2 leads now; "
+            "nothing is written under that term any more"
+        ),
+    ),
+    (
+        events.LeaderResigned(NODE, "maintenance", 3),
+        f"node {NODE} gave up maintenance (term 3); others are told to follow",
+    ),
+    (
+        events.DaemonStarted(NODE, "feed", 3),
+        f"daemon feed (term 3) started on node {NODE}; it runs nowhere else",
+    ),
+    (
+        events.DaemonEnded(NODE, "feed", 3, "OSError: gone", 1.5),
+        "daemon feed (term 3) failed: OSError: gone; starting it again in 1.5 s",
+    ),
+    (
+        events.DaemonEnded(NODE, "feed", 3, None, 1.5),
+        "daemon feed (term 3) returned; starting it again in 1.5 s",
+    ),
+    (
+        events.DaemonStopped(NODE, "feed", 3, "the node drains"),
+        f"daemon feed (term 3) stopped on node {NODE}: the node drains; another may run it",
+    ),
+    (
+        events.DaemonStuck(NODE, "feed", 3),
+        (
+            "daemon feed (term 3) goes on although it was told to stop; what it writes under its "
+            "term is refused, and it is not started here again before it ends"
+        ),
+    ),
+    (events.DaemonSaid(NODE, "feed", 3, "info", "connected"), "daemon feed (term 3): connected"),
+    (
+        events.LockWasLost("import", 7, "it was taken away"),
+        ("the lock 'import' (fence 7) is lost: it was taken away; somebody else may hold it now"),
     ),
     (
         events.HookFailed("on_start", "ValueError: x"),
@@ -152,7 +259,8 @@ def test_every_line_says_what_happened_and_what_happens_next(
     logs.attach(bus, logger)
     bus.emit(event)
     assert caplog.messages == [line]
-    assert ";" in line
+    # What people write themselves ends as they like.
+    assert ";" in line or isinstance(event, events.DaemonSaid)
 
 
 def test_every_event_has_a_line_and_an_example() -> None:
@@ -185,6 +293,17 @@ def test_a_level_raised_later_is_followed(
     bus.emit(events.StoreRecovered("claimer"))
     bus.emit(events.FinishGaveUp(JOB, "mail.send", "gone"))
     assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+def test_what_a_daemon_says_is_as_loud_as_it_wants(
+    logger: logging.Logger, caplog: pytest.LogCaptureFixture
+) -> None:
+    bus = Bus()
+    logs.attach(bus, logger)
+    for severity in ("debug", "info", "warning", "error"):
+        bus.emit(events.DaemonSaid(NODE, "feed", 3, severity, "something"))
+    loud = [record.levelname for record in caplog.records]
+    assert loud == ["DEBUG", "INFO", "WARNING", "ERROR"]
 
 
 def test_an_error_message_cannot_forge_a_line_of_its_own(

@@ -49,7 +49,7 @@ def test_a_task_is_declared_with_the_same_care() -> None:
         {"timeout": True},
         {"tags": "urgent"},
         {"retry": 3},
-        {"executor": "gpu"},
+        {"executor": "g p u"},
         {"queue": ""},
         {"color": "red"},
     ]

@@ -12,18 +12,21 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from detent.config.durations import format_duration, parse_duration
+from detent.config.pools import PoolConfig, check_pools, read_pools
 from detent.config.readers import check_name
 from detent.config.sections import (
     ClusterConfig,
     LimitsConfig,
     NodeConfig,
     PollingConfig,
+    RetentionConfig,
     Section,
     StoreConfig,
     WakeupConfig,
     redact,
 )
-from detent.config.sources import Raw, from_environment, from_file
+from detent.config.sizes import format_size, parse_size
+from detent.config.sources import ANY_POOL, POOLS, Raw, from_environment, from_file
 from detent.errors import ConfigError
 
 __all__ = [
@@ -32,11 +35,15 @@ __all__ = [
     "LimitsConfig",
     "NodeConfig",
     "PollingConfig",
+    "PoolConfig",
+    "RetentionConfig",
     "StoreConfig",
     "WakeupConfig",
     "check_name",
     "format_duration",
+    "format_size",
     "parse_duration",
+    "parse_size",
     "redact",
 ]
 
@@ -48,6 +55,7 @@ SECTIONS: Final[dict[str, type[Section]]] = {
         PollingConfig,
         WakeupConfig,
         ClusterConfig,
+        RetentionConfig,
         LimitsConfig,
     )
 }
@@ -63,10 +71,15 @@ class Config:
     polling: PollingConfig = field(default_factory=PollingConfig)
     wakeup: WakeupConfig = field(default_factory=WakeupConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
+    retention: RetentionConfig = field(default_factory=RetentionConfig)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
+    pools: Mapping[str, PoolConfig] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
+        check_pools(self.pools)
         for entry in fields(self):
+            if entry.name == POOLS:
+                continue
             value, kind = getattr(self, entry.name), SECTIONS[entry.name]
             if not isinstance(value, kind):
                 raise ConfigError(f"{entry.name} = {value!r}: must be a {kind.__name__}")
@@ -83,6 +96,7 @@ class Config:
         environ = os.environ if environ is None else environ
         valid = {name: kind.names() for name, kind in SECTIONS.items()}
         valid["polling"].append("preset")
+        valid[ANY_POOL] = PoolConfig.names()
         found = [*from_file(path, environ, valid), *from_environment(environ, valid)]
         if url is not None:
             found.append(Raw("store", "url", url, "the argument"))
@@ -93,7 +107,11 @@ def _sections(found: list[Raw]) -> dict[str, Any]:
     """Make the sections; what comes later in the list counts more."""
     values: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
     preset = PollingConfig()
+    pools = []
     for raw in found:
+        if raw.section.startswith(f"{POOLS}."):
+            pools.append(raw)
+            continue
         if (raw.section, raw.key) == ("polling", "preset"):
             preset = _preset(raw)
         else:
@@ -101,7 +119,8 @@ def _sections(found: list[Raw]) -> dict[str, Any]:
             values[raw.section][raw.key] = value
     basis = {key: getattr(preset, key) for key in preset.names()}
     values["polling"] = basis | values["polling"]
-    return {name: kind(**values[name]) for name, kind in SECTIONS.items()}
+    sections = {name: kind(**values[name]) for name, kind in SECTIONS.items()}
+    return {**sections, POOLS: read_pools(pools)}
 
 
 def _preset(raw: Raw) -> PollingConfig:

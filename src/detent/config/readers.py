@@ -9,9 +9,12 @@ from datetime import timedelta
 from typing import Any, Final
 
 from detent.config.durations import parse_duration
+from detent.config.sizes import parse_size
 from detent.errors import ConfigError
 
 MAX_SLOTS: Final = 100_000
+MAX_LABEL: Final = 255
+LEAST_MEMORY: Final = 16 << 20
 ROLES: Final = ("worker", "scheduler", "gateway", "function")
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
@@ -36,6 +39,14 @@ def check_name(kind: str, value: object) -> str:
     return value
 
 
+def check_label(kind: str, value: object) -> str:
+    """Return the name of a lock, a role or a daemon, or raise `ConfigError`."""
+    if not isinstance(value, str) or not value.isprintable() or not 1 <= len(value) <= MAX_LABEL:
+        shown = value if not isinstance(value, str) else value[: MAX_LABEL + 1]
+        raise ConfigError(f"{kind} {shown!r}: must be 1 to {MAX_LABEL} printable characters")
+    return value
+
+
 def whole(low: int, high: int) -> Reader:
     """Return the reader of a whole number."""
 
@@ -48,6 +59,11 @@ def whole(low: int, high: int) -> Reader:
     return read
 
 
+def optional(reader: Reader) -> Reader:
+    """Return a reader that lets None pass: a setting that need not be there."""
+    return lambda value: None if value is None else reader(value)
+
+
 def matching(pattern: str, valid: str) -> Reader:
     """Return the reader of a text that fits a pattern."""
 
@@ -57,6 +73,34 @@ def matching(pattern: str, valid: str) -> Reader:
         return value
 
     return read
+
+
+def one_of(*words: str) -> Reader:
+    """Return the reader of one of some words."""
+
+    def read(value: Any) -> str:
+        if value not in words:
+            raise ValueError(f"must be one of {', '.join(words)}")
+        return str(value)
+
+    return read
+
+
+def read_url(value: Any) -> str:
+    """Return a URL without the driver that SQLAlchemy names in it: `postgresql+psycopg://`."""
+    if not isinstance(value, str) or not re.fullmatch(r"[a-z][a-z0-9+.-]*:\S+", value):
+        raise ValueError("must be a URL such as postgresql://host/database")
+    return re.sub(r"^([a-z0-9]+)\+[a-z0-9]+(?=:)", r"\1", value)
+
+
+def read_carrier(value: Any) -> str:
+    """Return what carries wake-ups: a URL, or "none"."""
+    if value == "none":
+        return "none"
+    try:
+        return read_url(value)
+    except ValueError as error:
+        raise ValueError('must be "none" or a URL such as redis://host:6379') from error
 
 
 def read_duration(value: Any) -> timedelta:
@@ -71,6 +115,14 @@ def read_duration_or_zero(value: Any) -> timedelta:
     if length < timedelta(0):
         raise ValueError("must be 0 or longer")
     return length
+
+
+def read_memory(value: Any) -> int:
+    """Read how much memory a process may use; with less, Python itself would not start."""
+    size = parse_size(value)
+    if size < LEAST_MEMORY:
+        raise ValueError("must be 16MB or more")
+    return size
 
 
 def read_bool(value: Any) -> bool:

@@ -12,6 +12,9 @@ from detent.errors import ConfigError
 FILE_NAME: Final = "detent.toml"
 PREFIX: Final = "DETENT_"
 SHORT: Final = {"DETENT_URL": ("store", "url")}
+POOLS: Final = "pools"
+# How the keys of all pools are listed: their sections have names of the user's choice.
+ANY_POOL: Final = f"{POOLS}.<name>"
 
 _VARIABLE: Final = re.compile(r"\$\{([^}]*)(\}?)")
 _BODY: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
@@ -33,13 +36,17 @@ def from_file(path: str | Path | None, environ: Mapping[str, str], valid: Keys) 
     file = Path(path or FILE_NAME)
     if path is None and not file.is_file():
         return
-    for section, table in _parse(file).items():
-        if section not in valid or not isinstance(table, dict):
+    for section, table in _tables(file):
+        kind = ANY_POOL if section.startswith(f"{POOLS}.") else section
+        if kind not in valid or not isinstance(table, dict):
             raise _unknown_section(file, section, table, valid)
+        if kind == ANY_POOL:
+            # There without any keys, too.
+            yield Raw(section, "", None, str(file))
         for key, value in table.items():
             place = f"{file}: [{section}] {key}"
-            if key not in valid[section]:
-                raise _unknown(place, suggest(section, key, valid), valid[section])
+            if key not in valid[kind]:
+                raise _unknown(place, suggest(kind, key, valid), valid[kind])
             yield Raw(section, key, _expand(value, environ, place), str(file))
 
 
@@ -58,6 +65,8 @@ def _setting_of(name: str, valid: Keys) -> tuple[str, str] | None:
     """Return the section and key that a variable sets; None when it is somebody else's."""
     rest = name.removeprefix(PREFIX).lower()
     section, _, key = rest.partition("_")
+    if section == POOLS and not _FOREIGN.fullmatch(key):
+        return _pool_setting_of(name, key, valid)
     if section not in valid:
         # DETENT_CONCURRENCY, DETENT_DATABASE_URL: meant for us, so not to be ignored.
         if meant := meaning("", rest, valid):
@@ -68,6 +77,33 @@ def _setting_of(name: str, valid: Keys) -> tuple[str, str] | None:
     if not key or _FOREIGN.fullmatch(key):
         return None
     raise _unknown(name, suggest(section, key, valid), valid[section])
+
+
+def _pool_setting_of(name: str, rest: str, valid: Keys) -> tuple[str, str]:
+    """Return the pool and key of `DETENT_POOLS_<NAME>_<KEY>`; both may have underscores."""
+    for key in valid[ANY_POOL]:
+        pool = rest.removesuffix(f"_{key}")
+        if pool and pool != rest:
+            return f"{POOLS}.{pool}", key
+    raise ConfigError(
+        f"{name}: unknown key; write {PREFIX}{POOLS.upper()}_<NAME>_<KEY> with one of "
+        f"{', '.join(valid[ANY_POOL])}"
+    )
+
+
+def _tables(file: Path) -> Iterator[tuple[str, Any]]:
+    """Yield the sections of a file, and each pool as a section of its own."""
+    for section, table in _parse(file).items():
+        if section != POOLS or not isinstance(table, dict):
+            yield section, table
+            continue
+        for name, pool in table.items():
+            if not isinstance(pool, dict):
+                raise ConfigError(
+                    f"{file}: [{POOLS}] {name}: a pool has a name: write [{POOLS}.reports], "
+                    f"and {name} below it"
+                )
+            yield f"{POOLS}.{name}", pool
 
 
 def _parse(file: Path) -> dict[str, Any]:

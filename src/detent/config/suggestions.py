@@ -77,6 +77,7 @@ _OTHER_NAMES: Final = {
         "idle_wait_time",
         "fetch_poll_interval",
         "fetch_cooldown",
+        "polling.interval",
     ),
     "polling.maximum": ("max_interval", "max_poll_interval"),
     "polling.burst": ("burst_interval",),
@@ -84,7 +85,14 @@ _OTHER_NAMES: Final = {
     "polling.deep_idle": ("deep_idle_interval",),
     "polling.deep_idle_after": ("deep_idle_threshold",),
     "wakeup.enabled": ("listen_notify", "notify", "use_notify", "wakeups", "listen"),
-    "cluster.heartbeat_interval": ("heartbeat", "checkin_interval", "cluster_checkin_interval"),
+    "wakeup.url": ("redis_url", "broker_url", "notifier", "direct_url", "cluster_coordinator"),
+    "wakeup.triggers": ("wakeup_triggers",),
+    "cluster.heartbeat_interval": (
+        "heartbeat",
+        "checkin_interval",
+        "cluster_checkin_interval",
+        "cluster.interval",
+    ),
     "cluster.lease": (
         "heartbeat_timeout",
         "dead_threshold",
@@ -94,6 +102,29 @@ _OTHER_NAMES: Final = {
         "stale_threshold",
         "misfire_threshold",
     ),
+    "retention.succeeded": (
+        "completed",
+        "retention.success",
+        "retention.finished",
+        "retention.keep",
+        "retention.max_age",
+        "completed_retention",
+        "completed_job_retention_period",
+        "retention_period",
+        "job_ttl",
+        "archive_retention",
+    ),
+    "retention.failed": (
+        "discarded",
+        "dead_letter",
+        "dead_letter_retention",
+        "discarded_job_retention_period",
+        "dlq_purge_retention",
+    ),
+    "retention.canceled": ("cancelled", "cancelled_job_retention_period"),
+    "retention.interval": ("prune_interval", "cleanup_interval", "retention.sweep_interval"),
+    "retention.page": ("page_size", "prune_batch_size", "retention.limit", "retention.batch"),
+    "retention.archive_keep": ("archive_max_age", "archive_purge"),
     "limits.max_payload": ("max_payload_size", "payload_limit", "max_args_size"),
     "limits.max_result": ("max_result_size", "result_limit"),
 }
@@ -142,5 +173,5 @@ def _plain(name: str) -> str:
 
 
 def _split(meant: str) -> tuple[str, str]:
-    section, _, key = meant.partition(".")
+    section, _, key = meant.rpartition(".")
     return section, key

@@ -35,6 +35,8 @@ class Hook(IntFlag):
 
 
 LANE_SEPARATOR: Final = "+"
+# Ends the lanes of jobs that may have killed their node: see `detent.model.rescue`.
+SUSPECT: Final = "!"
 
 
 def lane_of(queue: str, needs: Sequence[str] = ()) -> str:
@@ -49,7 +51,7 @@ def queue_of(lane: str) -> str:
 
 def needs_of(lane: str) -> tuple[str, ...]:
     """Return the capabilities that a lane asks for."""
-    return tuple(lane.split(LANE_SEPARATOR)[1:])
+    return tuple(need for need in lane.split(LANE_SEPARATOR)[1:] if need != SUSPECT)
 
 
 class NewJob(NamedTuple):
@@ -231,6 +233,10 @@ class JobInfo:
     args: bytes = b""
     codec: str = "json"
     params: bytes | None = None
+    options: bytes | None = None
+    """What the caller said differently from the task, as it is stored."""
+    idempotency_key: str | None = None
+    unique_key: str | None = None
     result: bytes | None = None
     error: bytes | None = None
     reason: str | None = None
@@ -238,6 +244,8 @@ class JobInfo:
     cancel_requested: bool = False
     progress: float | None = None
     progress_message: str | None = None
+    archived_at: datetime | None = None
+    """When it went to the archive; it can be looked at there, and nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,3 +259,5 @@ class JobFilter:
     key: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    archived: bool = False
+    """Means the jobs in the archive instead of the others."""

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from detent.model.failure import Remote
+
 MAX_ATTEMPTS: Final = 10_000
 MAX_EXPONENT: Final = 20
 MAX_DELAY: Final = timedelta(hours=24)
@@ -59,15 +61,18 @@ NO_RETRY: Final = Retry(max_attempts=1)
 
 def may_retry(policy: Retry, attempt: int, error: BaseException | None) -> bool:
     """Return whether another attempt follows the failed attempt number `attempt`."""
-    return attempt < policy.max_attempts and not _is_never(policy, error)
+    return attempt < policy.max_attempts and not is_never(policy, error)
 
 
-def _is_never(policy: Retry, error: BaseException | None) -> bool:
-    """Whether the error, or one it was raised from, is of a class never to be retried."""
+def is_never(policy: Retry, error: BaseException | None) -> bool:
+    """Return whether the error, or one it was raised from, is of a class never to be retried."""
     for _ in range(CAUSES_SEARCHED):
         if error is None:
             return False
         if isinstance(error, policy.never):
+            return True
+        # Compared where it was raised; a policy of the job's own names no classes.
+        if policy.never and isinstance(error, Remote) and error.never:
             return True
         error = error.__cause__
     return False

@@ -1,8 +1,9 @@
 """Wake-ups: hints that something may be there to do. Polling alone is always correct."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 
@@ -15,27 +16,60 @@ class Hint(NamedTuple):
     id: UUID | None = None
 
 
+EVERYONE: Final = UUID(int=0)
+
+
 class SignalHint(NamedTuple):
-    """A signal waits for jobs of this node."""
+    """Something waits for this node (or for EVERYONE): a signal to its jobs, or to itself."""
 
     node: UUID
 
 
-Wake = Hint | SignalHint
+# Not named tuples: two of them with the same name in them would be equal.
+@dataclass(frozen=True, slots=True)
+class LeaderHint:
+    """A role has been given up."""
+
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class LockHint:
+    """A lock has been released."""
+
+    name: str
+
+
+Wake = Hint | SignalHint | LeaderHint | LockHint
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """From now on no wake-ups arrive; told by a notifier to its own listeners, never published."""
+
+    reason: str
+
+
+Heard = Wake | Silence
+Receive = Callable[[Sequence[Heard]], None]
 
 
 class Notifier(Protocol):
     """Carries wake-ups between processes. At most once, unordered, may lose any of them."""
 
     def publish(self, wakes: Sequence[Wake]) -> None:
-        """Send wake-ups soon; returns at once, coalesces, and never raises."""
+        """Send wake-ups soon; returns at once, coalesces, and never raises. On any thread."""
 
-    async def listen(self, receive: Callable[[Sequence[Wake]], None]) -> None:
+    async def listen(self, receive: Receive) -> None:
         """Call `receive` for every wake-up until canceled; reconnects by itself.
 
         After each (re)connection `receive` is called with nothing, since wake-ups may have been
-        missed: the listener looks for itself.
+        missed: the listener looks for itself. While there is no connection it should be told so,
+        once, by a `Silence`: it polls more often then.
         """
 
     async def flush(self) -> None:
         """Wait until what was published has been sent, or could not be."""
+
+    async def close(self) -> None:
+        """Send what is left, and let go of what this event loop uses."""

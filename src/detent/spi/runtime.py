@@ -4,6 +4,7 @@ Nothing in the engine asks the operating system for these itself: the same engin
 runs in production and, bit for bit repeatable, in a simulation.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
 from typing import Any, Protocol
@@ -56,3 +57,9 @@ class Runtime(Protocol):
 
     def thread(self, work: Callable[[], Awaitable[None]], name: str) -> Thread:
         """Run an async function on a thread and event loop of its own."""
+
+    def blocking(self, work: Callable[[], Any], name: str) -> "asyncio.Future[Any]":
+        """Run a blocking function on a thread that does not keep the process alive.
+
+        The future belongs to the running loop; canceling it leaves the thread alone.
+        """

@@ -33,6 +33,11 @@ from detent.model.job import (
     Signal,
 )
 from detent.model.state import State, Verb
+from detent.spi.daemons import DaemonStore
+from detent.spi.leadership import LeaderStore
+from detent.spi.locks import LockStore
+from detent.spi.rescue import RescueStore
+from detent.spi.retention import RetentionStore
 
 
 class EnqueueStore(Protocol):
@@ -60,6 +65,15 @@ class EnqueueStore(Protocol):
 
         Nothing is visible before the caller commits, a key conflict does not abort his
         transaction, and nodes are woken by his commit. `keys` goes with exactly one job.
+        """
+
+    def enqueue_within_sync(
+        self, connection: Any, jobs: Sequence[NewJob], keys: Keys | None
+    ) -> list[Placed]:
+        """Do the same on the caller's thread, for a connection of a blocking driver.
+
+        Whatever such a connection cannot be used for is `WrongConnection`: another database, no
+        open transaction, a driver that this store does not know.
         """
 
 
@@ -159,6 +173,15 @@ class NodeInfo(NamedTuple):
     started_at: datetime
     heartbeat_at: datetime
     lease_until: datetime
+    capabilities: Sequence[str] = ()
+    roles: Sequence[str] = ()
+    info: Mapping[str, str] = {}
+    """What the node says of itself: its Python, its place, whatever an app adds."""
+    load: Mapping[str, float] = {}
+    """What it said with its last heartbeat: running, slots, cpu, rss, lag."""
+    dead_at: datetime | None = None
+    death: str | None = None
+    """Why it was declared dead."""
 
 
 class Beat(NamedTuple):
@@ -169,6 +192,12 @@ class Beat(NamedTuple):
     now: datetime
     nodes: int
     """How many nodes are active."""
+    draining: bool = False
+    """Whether somebody wants the node to drain, or it does already."""
+    next_end: float | None = None
+    """Seconds until the first lease of another node ends; None without others."""
+    slots: Mapping[str, int] = {}
+    """Queues that were scaled for all nodes, and to how many slots on each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +221,13 @@ class NodeStore(Protocol):
     async def join(self, node: NodeIdentity, lease: timedelta) -> datetime:
         """Register an incarnation as active with a lease from the store's now; return that now."""
 
-    async def beat(self, node: UUID, lease: timedelta) -> Beat:
-        """Renew the lease of a living node. Never creates or revives one."""
+    async def beat(
+        self, node: UUID, lease: timedelta, load: Mapping[str, float] | None = None
+    ) -> Beat:
+        """Renew the lease of a living node and keep what it says of its load.
+
+        Never creates or revives a node.
+        """
 
     async def drain(self, node: UUID) -> None:
         """Mark a node as draining: it claims nothing more."""
@@ -267,11 +301,17 @@ class ControlStore(Protocol):
     async def delete_page(self, where: JobFilter, limit: int) -> int:
         """Delete up to `limit` matching terminal jobs with all that belongs to them."""
 
+    async def delete_jobs(self, ids: Sequence[UUID]) -> list[UUID]:
+        """Delete those of `ids` that have ended, with all that belongs to them; return them."""
+
     async def pause_queue(self, queue: str) -> None:
         """Let no more jobs of a queue be claimed, on any node."""
 
     async def resume_queue(self, queue: str) -> None:
         """Let the jobs of a queue be claimed again."""
+
+    async def scale_queue(self, queue: str, slots: int | None) -> None:
+        """Let every node run that many jobs of a queue at once; None leaves it to each node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,21 +334,26 @@ class QueueInfo(NamedTuple):
     due: int
     running: int
     oldest_due_at: datetime | None
+    slots: int | None = None
+    """How many of its jobs each node runs at once; None leaves it to the node."""
 
 
 class InspectStore(Protocol):
     """Answers questions, without locks."""
 
     async def get_jobs(self, ids: Sequence[UUID]) -> list[JobInfo]:
-        """Return the known jobs among `ids`, in that order."""
+        """Return the known jobs among `ids`, archived ones too, in that order."""
 
     async def list_jobs(
         self, where: JobFilter, limit: int, before: UUID | None = None
     ) -> list[JobInfo]:
-        """Return matching jobs, the newest first, those with ids below `before`."""
+        """Return matching jobs, the newest first, those with ids below `before`.
+
+        Archived jobs are another list: `where.archived` asks for that one.
+        """
 
     async def ended(self, ids: Sequence[UUID]) -> list[JobInfo]:
-        """Return those of `ids` that have ended."""
+        """Return those of `ids` that have ended; an archived job has."""
 
     async def attempts(self, job_id: UUID) -> list[Attempt]:
         """Return the attempts of a job that did not succeed, the oldest first."""
@@ -335,9 +380,14 @@ class Store(
     ClaimStore,
     FinishStore,
     NodeStore,
+    RescueStore,
     ContextStore,
     ControlStore,
     InspectStore,
+    RetentionStore,
+    LeaderStore,
+    LockStore,
+    DaemonStore,
     StoreLifecycle,
     Protocol,
 ):

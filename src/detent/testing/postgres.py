@@ -72,6 +72,12 @@ class TemporaryPostgres:
     def url(self, database: str = "postgres") -> str:
         return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
 
+    @property
+    def log_path(self) -> Path:
+        """Where the server writes what it has to say; gone when it is closed."""
+        assert self._home is not None, "the server was not started"
+        return self._home / "log"
+
     def start(self) -> None:
         """Return when the server accepts connections; data and port are those of the last start."""
         if self.pid is not None:

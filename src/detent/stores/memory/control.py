@@ -1,6 +1,6 @@
 """Letting people change what jobs do, along the table of moves and never around it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -26,6 +26,8 @@ from detent.stores.memory.tables import (
 def control_job(tables: Tables, now: datetime, verb: Verb, job_id: UUID, change: Change) -> State:
     """Apply one verb to one job, or say why not."""
     if job_id not in tables.job:
+        if job_id in tables.archive:
+            raise Conflict(job_id, verb, "archived")
         raise JobNotFound(job_id)
     if not _allows(tables, verb, job_id, change):
         raise Conflict(job_id, verb, _described(tables, job_id))
@@ -38,7 +40,7 @@ def control_page(
 ) -> int:
     """Apply a verb to matching jobs that it would move; one that cannot be moved stops nothing."""
     moved = 0
-    for job_id in matching(tables, where):
+    for job_id in [] if where.archived else matching(tables, where):
         if moved >= limit:
             break
         if _allows(tables, verb, job_id, change) and _would_move(tables, verb, job_id, change):
@@ -52,14 +54,31 @@ def control_page(
 
 def delete_page(tables: Tables, now: datetime, where: JobFilter, limit: int) -> int:
     """Delete matching terminal jobs, and all that belongs to them."""
-    gone = [job_id for job_id in matching(tables, where) if job_id in tables.outcome][:limit]
+    ended = [job_id for job_id in matching(tables, where) if _has_ended(tables, job_id)]
+    return len(delete_jobs(tables, now, ended[:limit]))
+
+
+def delete_jobs(tables: Tables, now: datetime, ids: Sequence[UUID]) -> list[UUID]:
+    """Delete those that have ended, and all that belongs to them; return which."""
+    gone = [job_id for job_id in dict.fromkeys(ids) if _has_ended(tables, job_id)]
     for job_id in gone:
-        del tables.job[job_id], tables.outcome[job_id]
-        tables.attempts.pop(job_id, None)
-        tables.log.pop(job_id, None)
-        for name in [name for name, key in tables.keys.items() if key.job == job_id]:
-            del tables.keys[name]
-    return len(gone)
+        tables.archive.pop(job_id, None)
+        if job_id in tables.outcome:
+            forget(tables, job_id)
+    return gone
+
+
+def forget(tables: Tables, job_id: UUID) -> None:
+    """Remove an ended job with all that belongs to it."""
+    del tables.job[job_id], tables.outcome[job_id]
+    tables.attempts.pop(job_id, None)
+    tables.log.pop(job_id, None)
+    for name in [name for name, key in tables.keys.items() if key.job == job_id]:
+        del tables.keys[name]
+
+
+def _has_ended(tables: Tables, job_id: UUID) -> bool:
+    return job_id in tables.outcome or job_id in tables.archive
 
 
 def pause_queue(tables: Tables, now: datetime, queue: str) -> None:
@@ -70,6 +89,14 @@ def pause_queue(tables: Tables, now: datetime, queue: str) -> None:
 def resume_queue(tables: Tables, now: datetime, queue: str) -> None:
     """Let the jobs of a queue be claimed again."""
     tables.queues[queue] = False
+
+
+def scale_queue(tables: Tables, now: datetime, queue: str, slots: int | None) -> None:
+    """Say how many jobs of a queue each node runs at once."""
+    tables.queues.setdefault(queue, False)
+    tables.slots.pop(queue, None)
+    if slots is not None:
+        tables.slots[queue] = slots
 
 
 def _allows(tables: Tables, verb: Verb, job_id: UUID, change: Change) -> bool:

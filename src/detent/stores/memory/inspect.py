@@ -1,6 +1,7 @@
 """Answering questions about jobs and queues."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
@@ -11,7 +12,8 @@ from detent.stores.memory.tables import CANCEL, Job, Outcome, Tables
 
 def get_jobs(tables: Tables, now: datetime, ids: Sequence[UUID]) -> list[JobInfo]:
     """Return the known jobs among `ids`, in that order."""
-    return [_info(tables, job_id) for job_id in ids if job_id in tables.job]
+    known = [job_id for job_id in ids if job_id in tables.job or job_id in tables.archive]
+    return [_info(tables, job_id) for job_id in known]
 
 
 def list_jobs(
@@ -25,7 +27,8 @@ def list_jobs(
 
 def ended(tables: Tables, now: datetime, ids: Sequence[UUID]) -> list[JobInfo]:
     """Return those of `ids` that have ended."""
-    return [_info(tables, job_id) for job_id in ids if job_id in tables.outcome]
+    known = [job_id for job_id in ids if job_id in tables.outcome or job_id in tables.archive]
+    return [_info(tables, job_id) for job_id in known]
 
 
 def attempts(tables: Tables, now: datetime, job_id: UUID) -> list[Attempt]:
@@ -46,6 +49,13 @@ def queues(tables: Tables, now: datetime) -> list[QueueInfo]:
 
 def matching(tables: Tables, where: JobFilter) -> list[UUID]:
     """Return the ids of all jobs that a filter means, in id order."""
+    if where.archived:
+        return sorted(
+            job_id
+            for job_id, kept in tables.archive.items()
+            if _matches(kept.job, where)
+            and (not where.states or kept.outcome.state in where.states)
+        )
     return sorted(
         job_id
         for job_id, job in tables.job.items()
@@ -81,11 +91,15 @@ def _queue(tables: Tables, now: datetime, name: str) -> QueueInfo:
         due=len(overdue),
         running=len(running),
         oldest_due_at=min(overdue, default=None),
+        slots=tables.slots.get(name),
     )
 
 
 def _info(tables: Tables, job_id: UUID) -> JobInfo:
-    job = tables.job[job_id]
+    job = tables.job.get(job_id)
+    if job is None:
+        kept = tables.archive[job_id]
+        return replace(_ended_info(kept.job, kept.outcome), archived_at=kept.archived_at)
     outcome = tables.outcome.get(job_id)
     if outcome is not None:
         return _ended_info(job, outcome)
@@ -112,6 +126,9 @@ def _info(tables: Tables, job_id: UUID) -> JobInfo:
         args=job.new.args,
         codec=job.new.codec,
         params=job.new.params,
+        options=job.new.options,
+        idempotency_key=job.idempotency_key,
+        unique_key=job.unique_key,
         reason=parked.reason if parked else None,
         cancel_requested=(job_id, CANCEL) in tables.signals,
         progress=progress.fraction if progress else None,
@@ -141,6 +158,9 @@ def _ended_info(job: Job, outcome: Outcome) -> JobInfo:
         args=job.new.args,
         codec=job.new.codec,
         params=job.new.params,
+        options=job.new.options,
+        idempotency_key=job.idempotency_key,
+        unique_key=job.unique_key,
         result=outcome.result,
         error=outcome.error,
         reason=outcome.reason,

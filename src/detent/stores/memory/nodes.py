@@ -1,6 +1,6 @@
 """Knowing the nodes: leases by the store's clock, and the claims in a node's name."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -30,6 +30,9 @@ def join(tables: Tables, now: datetime, node: NodeIdentity, lease: timedelta) ->
         started_at=now,
         heartbeat_at=now,
         lease_until=now + lease,
+        capabilities=tuple(sorted(node.capabilities)),
+        roles=tuple(sorted(node.roles)),
+        info=dict(node.info),
     )
     wake_unknown_tasks(tables)
     return now
@@ -40,14 +43,34 @@ def adopt_jobs(tables: Tables, now: datetime, tasks: Sequence[str], limit: int) 
     return wake_unknown_tasks(tables, tasks, limit)
 
 
-def beat(tables: Tables, now: datetime, node: UUID, lease: timedelta) -> Beat:
+def beat(
+    tables: Tables,
+    now: datetime,
+    node: UUID,
+    lease: timedelta,
+    load: Mapping[str, float] | None = None,
+) -> Beat:
     """Renew a lease; a node that is gone or dead stays so."""
     row = tables.nodes.get(node)
     alive = row is not None and row.state != DEAD
     if row is not None and alive:
-        tables.nodes[node] = row._replace(heartbeat_at=now, lease_until=now + lease)
+        tables.nodes[node] = row._replace(
+            heartbeat_at=now, lease_until=now + lease, load=row.load if load is None else dict(load)
+        )
     active = [each for each in tables.nodes.values() if each.state == ACTIVE]
-    return Beat(alive, now, sum(each.lease_until > now for each in active))
+    ends = [
+        each.lease_until
+        for each in tables.nodes.values()
+        if each.state != DEAD and each.incarnation != node
+    ]
+    return Beat(
+        alive,
+        now,
+        sum(each.lease_until > now for each in active),
+        draining=row is not None and row.state == DRAINING,
+        next_end=(min(ends) - now).total_seconds() if ends else None,
+        slots=dict(tables.slots),
+    )
 
 
 def drain(tables: Tables, now: datetime, node: UUID) -> None:

@@ -41,6 +41,10 @@ class MemoryNotifier:
         """Let this loop's listeners have what was published; other loops have it queued."""
         await asyncio.sleep(0)
 
+    async def close(self) -> None:
+        """See `Notifier.close`."""
+        await self.flush()
+
 
 class _Listener:
     """One `listen` call: what is published before its loop comes round arrives as one batch."""

@@ -4,9 +4,10 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from uuid import UUID
 
+from detent.errors import WrongConnection
 from detent.model.job import (
     Attempt,
     Claim,
@@ -24,6 +25,11 @@ from detent.model.job import (
     Signal,
 )
 from detent.model.state import State, Verb
+from detent.spi.daemons import DaemonInfo, DaemonReport
+from detent.spi.leadership import Bid, Candidate, Leader, Term
+from detent.spi.locks import LockAnswer, LockInfo
+from detent.spi.rescue import Rescue
+from detent.spi.retention import PrunedPage, PruneRequest
 from detent.spi.store import (
     Beat,
     Change,
@@ -34,7 +40,19 @@ from detent.spi.store import (
     PendingCompletion,
     QueueInfo,
 )
-from detent.stores.memory import claim, context, control, enqueue, finish, inspect, nodes
+from detent.stores.memory import (
+    claim,
+    context,
+    control,
+    enqueue,
+    finish,
+    inspect,
+    leadership,
+    locks,
+    nodes,
+    rescue,
+    retention,
+)
 from detent.stores.memory.tables import Tables
 from detent.stores.memory.transaction import MemoryConnection, check_claim
 
@@ -78,9 +96,16 @@ class MemoryStore:
         return await self._do(enqueue.enqueue_keyed, job, keys)
 
     async def enqueue_within(
-        self, connection: MemoryConnection, jobs: Sequence[NewJob], keys: Keys | None
+        self, connection: Any, jobs: Sequence[NewJob], keys: Keys | None
     ) -> list[Placed]:
+        if not isinstance(connection, MemoryConnection):
+            raise _not_ours(connection)
         return await self._do(connection.enqueue, jobs, keys)
+
+    def enqueue_within_sync(
+        self, connection: Any, jobs: Sequence[NewJob], keys: Keys | None
+    ) -> list[Placed]:
+        raise _not_ours(connection)
 
     # Giving them to nodes
 
@@ -112,8 +137,10 @@ class MemoryStore:
     async def join(self, node: NodeIdentity, lease: timedelta) -> datetime:
         return await self._do(nodes.join, node, lease)
 
-    async def beat(self, node: UUID, lease: timedelta) -> Beat:
-        return await self._do(nodes.beat, node, lease)
+    async def beat(
+        self, node: UUID, lease: timedelta, load: Mapping[str, float] | None = None
+    ) -> Beat:
+        return await self._do(nodes.beat, node, lease, load)
 
     async def drain(self, node: UUID) -> None:
         return await self._do(nodes.drain, node)
@@ -132,6 +159,15 @@ class MemoryStore:
 
     async def release_claims(self, node: UUID, claims: Sequence[tuple[UUID, int]]) -> int:
         return await self._do(nodes.release_claims, node, claims)
+
+    async def rescue(self, limit: int, max_crashes: int) -> Rescue:
+        return await self._do(rescue.rescue, limit, max_crashes)
+
+    async def declare_dead(self, nodes: Sequence[UUID], reason: str) -> int:
+        return await self._do(rescue.declare_dead, nodes, reason)
+
+    async def forget_nodes(self, dead_for: timedelta, limit: int) -> int:
+        return await self._do(rescue.forget_nodes, dead_for, limit)
 
     # Serving running jobs
 
@@ -172,11 +208,17 @@ class MemoryStore:
     async def delete_page(self, where: JobFilter, limit: int) -> int:
         return await self._do(control.delete_page, where, limit)
 
+    async def delete_jobs(self, ids: Sequence[UUID]) -> list[UUID]:
+        return await self._do(control.delete_jobs, ids)
+
     async def pause_queue(self, queue: str) -> None:
         return await self._do(control.pause_queue, queue)
 
     async def resume_queue(self, queue: str) -> None:
         return await self._do(control.resume_queue, queue)
+
+    async def scale_queue(self, queue: str, slots: int | None) -> None:
+        return await self._do(control.scale_queue, queue, slots)
 
     async def get_jobs(self, ids: Sequence[UUID]) -> list[JobInfo]:
         return await self._do(inspect.get_jobs, ids)
@@ -198,6 +240,64 @@ class MemoryStore:
     async def queues(self) -> list[QueueInfo]:
         return await self._do(inspect.queues)
 
+    # Leading
+
+    async def elect(
+        self, candidate: Candidate, bids: Sequence[Bid], lease: timedelta
+    ) -> list[Leader]:
+        return await self._do(leadership.elect, candidate, bids, lease)
+
+    async def resign(self, candidate: UUID, terms: Sequence[Term]) -> list[str]:
+        return await self._do(leadership.resign, candidate, terms)
+
+    async def leaders(self) -> list[Leader]:
+        return await self._do(leadership.leaders)
+
+    async def fence_within(self, connection: Any, term: Term) -> None:
+        if not isinstance(connection, MemoryConnection):
+            raise _not_ours(connection)
+        await self._do(connection.fence, term)
+
+    def fence_within_sync(self, connection: Any, term: Term) -> None:
+        raise _not_ours(connection)
+
+    async def save_daemon(self, term: Term, report: DaemonReport) -> bool:
+        return await self._do(leadership.save_daemon, term, report)
+
+    async def daemons(self) -> list[DaemonInfo]:
+        return await self._do(leadership.daemons)
+
+    # Locking
+
+    async def acquire_lock(self, name: str, holder: UUID, owner: str, ttl: timedelta) -> LockAnswer:
+        return await self._do(locks.acquire_lock, name, holder, owner, ttl)
+
+    async def renew_lock(self, name: str, holder: UUID, ttl: timedelta) -> bool:
+        return await self._do(locks.renew_lock, name, holder, ttl)
+
+    async def release_lock(self, name: str, holder: UUID) -> bool:
+        return await self._do(locks.release_lock, name, holder)
+
+    async def force_release(self, name: str) -> LockInfo | None:
+        return await self._do(locks.force_release, name)
+
+    async def locks(self) -> list[LockInfo]:
+        return await self._do(locks.locks)
+
+    async def forget_locks(self, term: Term, expired_for: timedelta, limit: int) -> int:
+        return await self._do(locks.forget_locks, term, expired_for, limit)
+
+    # Letting them go
+
+    async def prune_jobs(self, request: PruneRequest) -> PrunedPage:
+        return await self._do(retention.prune_jobs, request)
+
+    async def prune_keys(self, limit: int) -> int:
+        return await self._do(retention.prune_keys, limit)
+
+    async def prune_archive(self, keep: timedelta, limit: int) -> int:
+        return await self._do(retention.prune_archive, keep, limit)
+
     async def _do(self, statement: Statement[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Carry out one statement at one moment; nothing is awaited while the lock is held."""
         if self._latency is not None:
@@ -210,6 +310,13 @@ class MemoryStore:
 
     def _commit(self, tables: Tables, now: datetime, connection: MemoryConnection) -> None:
         self._tables = connection.commit(tables, now)
+
+
+def _not_ours(connection: object) -> WrongConnection:
+    return WrongConnection(
+        "within= needs a database, and the jobs of this app live in memory; "
+        f"it cannot join the transaction of a {type(connection).__qualname__}"
+    )
 
 
 def _utc_now() -> datetime:

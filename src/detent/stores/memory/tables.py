@@ -4,6 +4,7 @@ A job's state is the dictionary its row is in. Rows are immutable and moved or r
 altered, so a copy of the dictionaries is a snapshot of everything.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple, Self
@@ -78,6 +79,14 @@ class Outcome(NamedTuple):
     superseded_by: UUID | None = None
 
 
+class Archived(NamedTuple):
+    """An ended job that was put aside."""
+
+    job: Job
+    outcome: Outcome
+    archived_at: datetime
+
+
 class Key(NamedTuple):
     """Who holds a key; a business key has no end but its job's."""
 
@@ -98,6 +107,48 @@ class Node(NamedTuple):
     started_at: datetime
     heartbeat_at: datetime
     lease_until: datetime
+    capabilities: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
+    info: Mapping[str, str] = {}
+    load: Mapping[str, float] = {}
+    dead_at: datetime | None = None
+    death: str | None = None
+
+
+class Leadership(NamedTuple):
+    """Who leads a role. The row stays when nobody does: terms never begin anew."""
+
+    role: str
+    term: int
+    node: UUID | None
+    name: str | None
+    since: datetime
+    lease_until: datetime
+
+
+class Lock(NamedTuple):
+    """A lock that is held, or was not given back."""
+
+    name: str
+    fence: int
+    holder: UUID
+    owner: str
+    acquired_at: datetime
+    expires_at: datetime
+
+
+class Daemon(NamedTuple):
+    """The last report on a daemon."""
+
+    name: str
+    state: str
+    node: UUID
+    node_name: str
+    term: int
+    since: datetime
+    restarts: int
+    last_error: str | None
+    failed_at: datetime | None
 
 
 @dataclass(slots=True)
@@ -110,6 +161,7 @@ class Tables:
     running: dict[UUID, Running] = field(default_factory=dict)
     parked: dict[UUID, Parked] = field(default_factory=dict)
     outcome: dict[UUID, Outcome] = field(default_factory=dict)
+    archive: dict[UUID, Archived] = field(default_factory=dict)
     attempts: dict[UUID, tuple[Attempt, ...]] = field(default_factory=dict)
     keys: dict[tuple[str, str], Key] = field(default_factory=dict)
     signals: dict[tuple[UUID, str], str | None] = field(default_factory=dict)
@@ -119,6 +171,13 @@ class Tables:
     nodes: dict[UUID, Node] = field(default_factory=dict)
     queues: dict[str, bool] = field(default_factory=dict)
     """Queue to whether it is paused."""
+    slots: dict[str, int] = field(default_factory=dict)
+    """Queue to how many of its jobs each node runs at once, if that was said for all."""
+
+    leaders: dict[str, Leadership] = field(default_factory=dict)
+    locks: dict[str, Lock] = field(default_factory=dict)
+    lock_fence: int = 0
+    daemons: dict[str, Daemon] = field(default_factory=dict)
 
     def snapshot(self) -> Self:
         """Return a copy that later writes to either side leave alone."""

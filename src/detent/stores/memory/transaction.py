@@ -6,9 +6,11 @@ from uuid import UUID
 
 from detent.errors import ClaimLost, StoreUnavailable
 from detent.model.job import Claim, Completion, Keys, NewJob, Placed
+from detent.spi.leadership import Term
 from detent.spi.store import PendingCompletion
 from detent.stores.memory.enqueue import enqueue_jobs, enqueue_keyed
 from detent.stores.memory.finish import finish_hooked, succeeded, valid_claim
+from detent.stores.memory.leadership import check_term
 from detent.stores.memory.tables import Tables
 
 Write = Callable[[Tables, datetime], None]
@@ -59,6 +61,11 @@ class MemoryConnection:
                 raise ClaimLost(claim.id)
 
         self._writes.append(write)
+
+    def fence(self, tables: Tables, now: datetime, term: Term) -> None:
+        """Refuse a term that is over, now and at the commit."""
+        check_term(tables, now, term)
+        self._writes.append(lambda tables, now: check_term(tables, now, term))
 
     def commit(self, tables: Tables, now: datetime) -> Tables:
         """Return the tables as they are after everything that was asked for."""

@@ -8,19 +8,18 @@ from uuid import UUID
 from detent.errors import ClaimLost
 from detent.model.job import Claim, LogLine, Progress, Settlement, Signal
 from detent.model.state import State
-from detent.spi.notifier import Hint
+from detent.spi.notifier import Hint, Notifier
 from detent.spi.store import PendingCompletion
 from detent.stores.postgres.database import Database
 from detent.stores.postgres.failures import DRIVER_ERRORS, translate
 from detent.stores.postgres.finish import settle_hooked
-from detent.stores.postgres.notifier import PostgresNotifier
 
 
 class Contexts:
     """The part of the store that `ContextStore` describes."""
 
     database: Database
-    notifier: PostgresNotifier
+    notifier: Notifier
 
     async def signals_for(self, node: UUID) -> list[Signal]:
         """See `ContextStore.signals_for`."""

@@ -1,19 +1,19 @@
 """Lets people change what jobs do, one by one or by the page."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
 from detent.errors import Conflict, JobNotFound, KeyTaken
 from detent.model.job import Hook, JobFilter, JobInfo
 from detent.model.state import IllegalMove, State, Verb, move, sources
-from detent.spi.notifier import Hint, SignalHint, Wake
+from detent.spi.notifier import Hint, Notifier, SignalHint, Wake
 from detent.spi.store import Change
 from detent.stores.postgres.database import Connection
 from detent.stores.postgres.enqueue import drive, lock_awaited
 from detent.stores.postgres.finish import after_end
 from detent.stores.postgres.inspect import Inspecting
-from detent.stores.postgres.notifier import PostgresNotifier
 
 MAX_ROUNDS: Final = 10
 
@@ -21,7 +21,7 @@ MAX_ROUNDS: Final = 10
 class Controlling(Inspecting):
     """The part of the store that `ControlStore` describes."""
 
-    notifier: PostgresNotifier
+    notifier: Notifier
 
     async def control_job(self, verb: Verb, job_id: UUID, change: Change) -> State:
         """See `ControlStore.control_job`."""
@@ -39,13 +39,13 @@ class Controlling(Inspecting):
 
     async def control_page(self, verb: Verb, where: JobFilter, limit: int, change: Change) -> int:
         """See `ControlStore.control_page`."""
+        if where.archived:
+            return 0
         allowed = sources(verb)
         states = tuple(state for state in where.states or allowed if state in allowed)
         moved = 0
         for state in states:
-            page = JobFilter(
-                (state,), where.task, where.queue, where.tag, where.key, where.since, where.until
-            )
+            page = replace(where, states=(state,))
             before: UUID | None = None
             while moved < limit:
                 ids = await self.matching(page, limit - moved, before)
@@ -125,11 +125,14 @@ class Controlling(Inspecting):
         states = tuple(state for state in where.states or terminal if state in terminal)
         if not states:
             return 0
-        page = JobFilter(
-            states, where.task, where.queue, where.tag, where.key, where.since, where.until
-        )
-        ids = await self.matching(page, limit)
-        return len(await self.database.fetch("delete_jobs", sorted(ids))) if ids else 0
+        page = replace(where, states=states)
+        return len(await self.delete_jobs(await self.matching(page, limit)))
+
+    async def delete_jobs(self, ids: Sequence[UUID]) -> list[UUID]:
+        """See `ControlStore.delete_jobs`."""
+        if not ids:
+            return []
+        return [row["id"] for row in await self.database.fetch("delete_jobs", sorted(ids))]
 
     async def pause_queue(self, queue: str) -> None:
         """See `ControlStore.pause_queue`."""
@@ -140,9 +143,15 @@ class Controlling(Inspecting):
         await self.database.fetch("resume_queue", queue)
         self.notifier.publish([Hint(queue)])
 
+    async def scale_queue(self, queue: str, slots: int | None) -> None:
+        """See `ControlStore.scale_queue`."""
+        await self.database.fetch("scale_queue", queue, slots)
+
 
 def _check(job: JobInfo, verb: Verb, change: Change) -> State:
     """Return the state that follows, or raise `Conflict`."""
+    if job.archived_at is not None:
+        raise Conflict(job.id, verb, "archived")
     if change.expected is not None and job.state is not change.expected:
         raise Conflict(job.id, verb, f"{job.state}, not {change.expected}")
     if change.generation is not None and job.generation != change.generation:

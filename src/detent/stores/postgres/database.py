@@ -17,24 +17,21 @@ from typing import Any, Final, TypeAlias, TypeVar
 import asyncpg
 
 from detent.errors import ConfigError
-from detent.stores.postgres.failures import DRIVER_ERRORS, is_passing, is_retryable, translate
+from detent.stores.postgres import pooled
+from detent.stores.postgres.failures import (
+    DRIVER_ERRORS,
+    is_of_the_server,
+    is_passing,
+    is_retryable,
+    translate,
+)
+from detent.stores.postgres.hosts import Hosts
+from detent.stores.postgres.pooled import PLANNER, RESTS, SET_LOCAL, learn_types
 from detent.stores.postgres.statements import check_schema_name, statement
 
 Connection: TypeAlias = Any  # asyncpg brings no types
 Result = TypeVar("Result")
 
-# Every statement of this package finds its rows by index. A plan that was cached while the
-# tables were empty must not go on reading them whole when they are full. These are hints to the
-# planner only; behind a pooler, where they cannot be set, statements are planned anew each time.
-PLANNER: Final = {
-    "jit": "off",
-    "plan_cache_mode": "force_generic_plan",
-    "enable_seqscan": "off",
-    # A bitmap would lock rows in the order of their place on disk, not of their ids.
-    "enable_bitmapscan": "off",
-    "enable_hashjoin": "off",
-    "enable_mergejoin": "off",
-}
 MAX_TRIES: Final = 6
 
 
@@ -102,6 +99,13 @@ class Pool:
             self._idle.append(connection)
         self._wake()
 
+    def drop_idle(self) -> None:
+        """Let go of what nobody uses: each would only fail in the same way."""
+        idle, self._idle = self._idle, []
+        self._open -= len(idle)
+        for connection in idle:
+            connection.terminate()
+
     def _wake(self) -> None:
         while self._waiters:
             waiter = self._waiters.popleft()
@@ -128,6 +132,7 @@ class Database:
         self.address = address
         self._pools: dict[tuple[int, int], Pool] = {}
         self._pooler = address.pooler
+        self._hosts = Hosts(address.url)
 
     def sql(self, name: str) -> str:
         """Return the text of a statement for this database's schema."""
@@ -146,27 +151,36 @@ class Database:
 
     async def connect(self) -> Connection:
         """Return a new connection, set up for direct access or for a pooler as needed."""
+        timeout = self.address.timeout.total_seconds()
+        if await self.behind_pooler():
+            connection = await self._hosts.connect(
+                timeout,
+                command_timeout=timeout,
+                statement_cache_size=0,
+                server_settings={"application_name": "detent"},
+            )
+            try:
+                await learn_types(connection)
+            except BaseException:
+                connection.terminate()
+                raise
+            return connection
+        return await self._hosts.connect(
+            timeout,
+            command_timeout=timeout,
+            server_settings={"application_name": "detent", **PLANNER, **RESTS},
+        )
+
+    async def behind_pooler(self) -> bool:
+        """Whether sessions are shared with others, so that nothing can be kept in one."""
         if self._pooler is None:
             self._pooler = await self._find_pooler()
-        timeout = self.address.timeout.total_seconds()
-        if self._pooler:
-            return await asyncpg.connect(
-                self.address.url, timeout=timeout, command_timeout=timeout, statement_cache_size=0
-            )
-        return await asyncpg.connect(
-            self.address.url,
-            timeout=timeout,
-            command_timeout=timeout,
-            server_settings={"application_name": "detent", **PLANNER},
-        )
+        return self._pooler
 
     async def _find_pooler(self) -> bool:
         """Tell a pooler by its process id, which is not that of the server behind it."""
-        connection = await asyncpg.connect(
-            self.address.url,
-            timeout=self.address.timeout.total_seconds(),
-            statement_cache_size=0,
-        )
+        timeout = self.address.timeout.total_seconds()
+        connection = await self._hosts.connect(timeout, statement_cache_size=0)
         try:
             server = await connection.fetchval("SELECT pg_backend_pid()")
             return bool(server != connection.get_server_pid())
@@ -181,9 +195,9 @@ class Database:
                 pool = self.pool()
                 connection = await pool.acquire()
                 try:
-                    rows: list[asyncpg.Record] = await connection.fetch(sql, *args)
+                    rows = await self._run(connection, sql, args)
                 except BaseException as error:
-                    _drop_if_broken(connection, error)
+                    _drop_if_broken(pool, connection, error)
                     raise
                 finally:
                     pool.release(connection)
@@ -195,11 +209,21 @@ class Database:
                 return rows
         raise AssertionError("the loop above returns or raises")
 
+    async def _run(
+        self, connection: Connection, sql: str, args: tuple[Any, ...]
+    ) -> list[asyncpg.Record]:
+        if self._pooler:
+            return await pooled.fetch(connection, sql, args)
+        rows: list[asyncpg.Record] = await connection.fetch(sql, *args)
+        return rows
+
     async def transact(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
         """Run `work` in one transaction, again from the start after a deadlock."""
         for attempt in range(MAX_TRIES):
             try:
                 async with self.connection() as connection, connection.transaction():
+                    if self._pooler:
+                        await connection.execute(SET_LOCAL)
                     return await work(connection)
             except DRIVER_ERRORS as error:
                 if not is_retryable(error) or attempt == MAX_TRIES - 1:
@@ -215,7 +239,7 @@ class Database:
         try:
             yield connection
         except BaseException as error:
-            _drop_if_broken(connection, error)
+            _drop_if_broken(pool, connection, error)
             raise
         finally:
             pool.release(connection)
@@ -228,10 +252,15 @@ class Database:
             await pool.close()
 
 
-def _drop_if_broken(connection: Connection, error: BaseException) -> None:
-    """A connection in the middle of something unknown cannot be used by anybody else."""
+def _drop_if_broken(pool: Pool, connection: Connection, error: BaseException) -> None:
+    """A connection in the middle of something unknown cannot be used by anybody else.
+
+    When the server has gone or become a standby, the idle ones are not worth a try each.
+    """
     if isinstance(error, asyncio.CancelledError) or is_passing(error):
         connection.terminate()
+    if is_of_the_server(error):
+        pool.drop_idle()
 
 
 def _backoff(attempt: int) -> float:

@@ -1,8 +1,8 @@
 """Takes new jobs.
 
 Placing a keyed job takes several statements. They are written as a generator that yields
-statements and is sent their rows, so that the same steps serve this driver, a caller's own
-connection, and (with other executors) blocking drivers.
+statements and is sent their rows, so that the same steps serve our own connections and (in
+`within.py`) the connections of callers, of any driver.
 """
 
 import json
@@ -10,14 +10,10 @@ from collections.abc import Generator, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
-import asyncpg
-
-from detent.errors import Conflict, StoreError
+from detent.errors import Conflict
 from detent.model.job import Keys, NewJob, Placed
 from detent.stores.postgres.columns import shortened, unless_empty
 from detent.stores.postgres.database import Connection, Database
-from detent.stores.postgres.failures import DRIVER_ERRORS, translate
-from detent.stores.postgres.notifier import notify_within
 
 _TAGS: Final = NewJob._fields.index("tags")
 _DELAY: Final = NewJob._fields.index("delay")
@@ -57,39 +53,7 @@ class Enqueuing:
 
         try:
             return await self.database.transact(work)
-        except _TakenError as taken:
-            return taken.placed
-
-    async def enqueue_within(
-        self, connection: Any, jobs: Sequence[NewJob], keys: Keys | None
-    ) -> list[Placed]:
-        """See `EnqueueStore.enqueue_within`."""
-        if not isinstance(connection, (asyncpg.Connection, asyncpg.pool.PoolConnectionProxy)):
-            raise StoreError(
-                f"within= takes an asyncpg connection to this database, not {type(connection)!r}"
-            )
-        if not connection.is_in_transaction():
-            raise StoreError("within= needs a connection with an open transaction")
-        try:
-            if not jobs:
-                return []
-            if keys is None:
-                step = enqueue_step(jobs)
-                await connection.fetch(self.database.sql(step.name), *step.args)
-                placed = [Placed(job.id, created=True) for job in jobs]
-            else:
-                placed = [await self._place_within(connection, jobs[0], keys)]
-            await notify_within(connection, self.database, [job.id for job in jobs])
-        except DRIVER_ERRORS as error:
-            raise translate(error) from error
-        return placed
-
-    async def _place_within(self, connection: Connection, job: NewJob, keys: Keys) -> Placed:
-        try:
-            # A savepoint: a key that is taken undoes the other key, not the caller's work.
-            async with connection.transaction():
-                return await drive(self.database, connection, place_keyed(job, keys))
-        except _TakenError as taken:
+        except TakenError as taken:
             return taken.placed
 
 
@@ -107,7 +71,7 @@ async def drive(
         rows = await connection.fetch(database.sql(step.name), *step.args)
 
 
-class _TakenError(Exception):
+class TakenError(Exception):
     """Carries the answer out of a transaction that must be undone."""
 
     def __init__(self, placed: Placed) -> None:
@@ -150,7 +114,7 @@ def place_keyed(job: NewJob, keys: Keys) -> Steps:
     stored = yield Step("enqueue_keyed_job", (*_row(job), keys.idempotency, keys.unique, waits_for))
     if not stored:
         # A repeated call after a lost reply. The job may even have ended: take no keys for it.
-        raise _TakenError(Placed(job.id, created=True))
+        raise TakenError(Placed(job.id, created=True))
     return Placed(job.id, created=True)
 
 
@@ -182,7 +146,7 @@ def _take_unique_key(
             return None
         if on_conflict != "replace":
             taken = key if on_conflict == "raise" else None
-            raise _TakenError(Placed(holder, created=False, taken_key=taken))
+            raise TakenError(Placed(holder, created=False, taken_key=taken))
         displaced, waits_for = yield from _displace(holder, job_id)
         if displaced and (yield Step("pass_unique_key", (key, holder, job_id))):
             return waits_for

@@ -8,13 +8,17 @@ import asyncpg
 from detent.errors import ConstraintViolated, SchemaMismatch, StoreError, StoreUnavailable
 
 CONSTRAINTS: Final = {"23505": "unique", "23503": "foreign key", "23514": "check"}
-# Deadlock and serialization failure: the statement did nothing and can be tried again.
-RETRYABLE: Final = ("40P01", "40001")
+READ_ONLY: Final = "25006"
+# Deadlock, serialization failure, and a server that became a standby: the statement did nothing
+# and can be tried again, in the last case on another connection.
+RETRYABLE: Final = ("40P01", "40001", READ_ONLY)
 # Undefined table, column, schema or function: the schema is not the one this code knows.
 _SCHEMA: Final = ("42P01", "42703", "3F000", "42883")
 # Connection exceptions, shutdowns, recovery, too many connections, lock and query timeouts,
 # read-only after a failover: all of them may pass.
-_PASSING: Final = ("08", "57P", "53300", "55P03", "57014", "25006")
+_PASSING: Final = ("08", "57P", "53300", "55P03", "57014", READ_ONLY)
+# Locks and statements that took too long: whatever else is wrong, the connection is not.
+_ONLY_SLOW: Final = ("55P03", "57014")
 
 DRIVER_ERRORS: Final = (
     asyncpg.PostgresError,
@@ -28,7 +32,7 @@ DRIVER_ERRORS: Final = (
 
 def translate(error: BaseException) -> StoreError:
     """Return our error for one of `DRIVER_ERRORS`; the caller raises it from that one."""
-    code = getattr(error, "sqlstate", None) or ""
+    code = code_of(error)
     if code in CONSTRAINTS:
         name = getattr(error, "constraint_name", None) or "?"
         return ConstraintViolated(CONSTRAINTS[code], name, _describe(error))
@@ -49,12 +53,25 @@ def is_passing(error: BaseException) -> bool:
     if isinstance(error, asyncpg.InterfaceError) and not isinstance(error, ValueError):
         # "connection is closed" and its kin; a DataError is an InterfaceError and a ValueError.
         return True
-    return (getattr(error, "sqlstate", None) or "").startswith(_PASSING)
+    return code_of(error).startswith(_PASSING)
 
 
 def is_retryable(error: BaseException) -> bool:
     """Whether a transaction was rolled back only because of others."""
-    return getattr(error, "sqlstate", None) in RETRYABLE
+    return code_of(error) in RETRYABLE
+
+
+def is_of_the_server(error: BaseException) -> bool:
+    """Whether it is likely that all connections to this server are of no more use.
+
+    It has gone, has become a standby, or does not answer.
+    """
+    return is_passing(error) and code_of(error) not in _ONLY_SLOW
+
+
+def code_of(error: BaseException) -> str:
+    """Return the SQLSTATE of an error of any driver, empty when it did not come from the server."""
+    return getattr(error, "sqlstate", None) or getattr(error, "pgcode", None) or ""
 
 
 def _describe(error: BaseException) -> str:

@@ -5,17 +5,16 @@ from typing import Any
 from uuid import UUID
 
 from detent.model.job import Completion, Settlement
-from detent.spi.notifier import Hint
+from detent.spi.notifier import Hint, Notifier
 from detent.stores.postgres.columns import unless_empty
 from detent.stores.postgres.database import Connection, Database
-from detent.stores.postgres.notifier import PostgresNotifier
 
 
 class Finishing:
     """The part of the store that `FinishStore` describes."""
 
     database: Database
-    notifier: PostgresNotifier
+    notifier: Notifier
 
     async def finish_jobs(self, node: UUID, completions: Sequence[Completion]) -> list[UUID]:
         """See `FinishStore.finish_jobs`."""

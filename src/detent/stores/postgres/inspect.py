@@ -8,11 +8,17 @@ from uuid import UUID
 from detent.model.job import Attempt, JobFilter, JobInfo, LogEntry, needs_of
 from detent.model.state import State
 from detent.spi.store import QueueInfo
-from detent.stores.postgres.database import Database
+from detent.stores.postgres.database import Connection, Database
 
 _HIGHEST: Final = UUID(int=(1 << 128) - 1)
 _LOWEST: Final = UUID(int=0)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+# For one transaction. A tag or a key may be on one job or on all of them: only with its value can
+# the planner know whether to go through their index, or along the ids until enough are found.
+PLANNED_ANEW: Final = (
+    "SELECT set_config('plan_cache_mode', 'force_custom_plan', true),"
+    " set_config('enable_bitmapscan', 'on', true)"
+)
 _OTHER_NAMES: Final = ("id", "state", "duration", "lane", "tags")
 
 
@@ -24,6 +30,9 @@ class Inspecting:
     async def get_jobs(self, ids: Sequence[UUID]) -> list[JobInfo]:
         """See `InspectStore.get_jobs`."""
         rows = await self.database.fetch("get_jobs", list(ids))
+        found = {row["id"] for row in rows}
+        if missing := [job_id for job_id in ids if job_id not in found]:
+            rows += await self.database.fetch("get_archived", missing)
         known = {row["id"]: _job_info(row) for row in rows if row["state"] is not None}
         return [known[job_id] for job_id in ids if job_id in known]
 
@@ -37,8 +46,8 @@ class Inspecting:
         self, where: JobFilter, limit: int, before: UUID | None = None
     ) -> list[UUID]:
         """Return the ids of matching jobs, the newest first."""
-        rows = await self.database.fetch(
-            "matching_jobs",
+        name = "matching_archived" if where.archived else "matching_jobs"
+        asked = (
             [str(state) for state in where.states],
             where.task,
             where.queue,
@@ -49,6 +58,15 @@ class Inspecting:
             before or _HIGHEST,
             limit,
         )
+
+        async def work(connection: Connection) -> list[Any]:
+            await connection.execute(PLANNED_ANEW)
+            return list(await connection.fetch(self.database.sql(name), *asked))
+
+        if where.tag is None and where.key is None:
+            rows = await self.database.fetch(name, *asked)
+        else:
+            rows = await self.database.transact(work)
         return [row["id"] for row in rows]
 
     async def ended(self, ids: Sequence[UUID]) -> list[JobInfo]:

@@ -1,22 +1,22 @@
 """Knows the nodes and their leases."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from detent.errors import Conflict
-from detent.spi.notifier import Hint
+from detent.spi.notifier import Hint, Notifier
 from detent.spi.store import Beat, NodeIdentity, NodeInfo
 from detent.stores.postgres.database import Database
-from detent.stores.postgres.notifier import PostgresNotifier
 
 
 class Nodes:
     """The part of the store that `NodeStore` describes."""
 
     database: Database
-    notifier: PostgresNotifier
+    notifier: Notifier
 
     async def join(self, node: NodeIdentity, lease: timedelta) -> datetime:
         """See `NodeStore.join`."""
@@ -38,10 +38,15 @@ class Nodes:
         now: datetime = rows[0]["now"]
         return now
 
-    async def beat(self, node: UUID, lease: timedelta) -> Beat:
+    async def beat(
+        self, node: UUID, lease: timedelta, load: Mapping[str, float] | None = None
+    ) -> Beat:
         """See `NodeStore.beat`."""
-        rows = await self.database.fetch("beat_node", node, lease.total_seconds())
-        return Beat._make(rows[0])
+        said = None if load is None else json.dumps(dict(load))
+        rows = await self.database.fetch("beat_node", node, lease.total_seconds(), said)
+        beat = Beat._make(rows[0])
+        slots = rows[0]["slots"]
+        return beat._replace(slots={} if slots is None else json.loads(slots))
 
     async def drain(self, node: UUID) -> None:
         """See `NodeStore.drain`."""
@@ -54,7 +59,7 @@ class Nodes:
     async def nodes(self) -> list[NodeInfo]:
         """See `NodeStore.nodes`."""
         rows = await self.database.fetch("list_nodes")
-        return [NodeInfo._make(row)._replace(queues=json.loads(row["queues"])) for row in rows]
+        return [_node_info(row) for row in rows]
 
     async def adopt_jobs(self, tasks: Sequence[str], limit: int) -> int:
         """See `NodeStore.adopt_jobs`."""
@@ -73,3 +78,8 @@ class Nodes:
             [Hint(row["lane"], row["priority"], row["due_at"], row["id"]) for row in rows]
         )
         return len(rows)
+
+
+def _node_info(row: Any) -> NodeInfo:
+    plain = {name: json.loads(row[name]) for name in ("queues", "info", "load")}
+    return NodeInfo._make(row)._replace(**plain)

@@ -7,26 +7,31 @@ correctness.
 """
 
 import asyncio
-import json
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final
-from uuid import UUID
+from typing import Final
 
 from detent.errors import StoreError
-from detent.spi.notifier import Hint, SignalHint, Wake
+from detent.notifiers.endurance import PING, PONG, listen_for_ever
+from detent.notifiers.outbox import Outboxes
+from detent.notifiers.wire import decode, payloads
+from detent.spi.notifier import Receive, Wake
 from detent.stores.postgres.database import Connection, Database
 from detent.stores.postgres.failures import DRIVER_ERRORS
 
-# A stream of wake-ups is thinned out: nodes that get work ask again by themselves.
-PAUSE: Final = 0.005
-LONG_PAUSE: Final = 0.020
-STREAM: Final = 8
-PING: Final = 10.0
-RECONNECT: Final = (0.2, 10.0)
 # A payload must stay below 8000 bytes; one of the longest hints takes about 350.
 HINTS_PER_PAYLOAD: Final = 20
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+LONGEST: Final = 7999
+# A server that takes longer to let a listener in is asked anew.
+CONNECT: Final = 10.0
+
+# Nothing is notified on a server that was the primary once, however well it answers.
+_IS_STANDBY: Final = """
+SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean
+"""
+
+
+class CannotListenError(Exception):
+    """This server, or what stands before it, will never notify us."""
 
 
 def channel_of(schema: str) -> str:
@@ -34,148 +39,92 @@ def channel_of(schema: str) -> str:
     return f"{schema}_wake"
 
 
-def encode(wakes: Sequence[Wake]) -> str:
-    """Return wake-ups as a payload."""
-    return json.dumps([_fields(wake) for wake in wakes], separators=(",", ":"))
-
-
-def _fields(wake: Wake) -> list[Any]:
-    if isinstance(wake, SignalHint):
-        return [wake.node.hex]
-    if wake.due_at is None or wake.id is None:
-        return [wake.lane, wake.priority]
-    micros = (wake.due_at - _EPOCH) // timedelta(microseconds=1)
-    return [wake.lane, wake.priority, micros, wake.id.hex]
-
-
-def decode(payload: str) -> list[Wake]:
-    """Return the wake-ups in a payload; what this version cannot read is left out."""
-    wakes: list[Wake] = []
-    try:
-        for fields in json.loads(payload):
-            match fields:
-                case [str(node)]:
-                    wakes.append(SignalHint(UUID(node)))
-                case [str(lane), int() | None as priority]:
-                    wakes.append(Hint(lane, priority))
-                case [str(lane), int(priority), int(micros), str(job)]:
-                    due_at = _EPOCH + timedelta(microseconds=micros)
-                    wakes.append(Hint(lane, priority, due_at, UUID(job)))
-    except (ValueError, TypeError):
-        return wakes
-    return wakes
-
-
 class PostgresNotifier:
-    """The `Notifier` of the PostgreSQL store."""
+    """The `Notifier` of the PostgreSQL store.
 
-    def __init__(self, database: Database) -> None:
+    `direct` is a way to the same database past a pooler, through which nobody can listen.
+    """
+
+    def __init__(self, database: Database, direct: Database | None = None) -> None:
         self._database = database
+        self._way = direct or database
         self._channel = channel_of(database.address.schema)
-        self._outboxes: dict[int, _Outbox] = {}
+        self._outboxes = Outboxes(self._send, self._send_alone)
 
     def publish(self, wakes: Sequence[Wake]) -> None:
         """See `Notifier.publish`."""
         if wakes:
-            self._outbox().add(wakes)
+            self._outboxes.add(wakes)
 
     async def flush(self) -> None:
         """See `Notifier.flush`."""
-        await self._outbox().flushed()
+        await self._outboxes.here().flushed()
 
-    def _outbox(self) -> "_Outbox":
-        loop = asyncio.get_running_loop()
-        outbox = self._outboxes.get(id(loop))
-        if outbox is None or outbox.loop is not loop:
-            outbox = self._outboxes[id(loop)] = _Outbox(loop, self._send)
-        return outbox
+    async def close(self) -> None:
+        """See `Notifier.close`."""
+        await self.flush()
 
     async def _send(self, wakes: Sequence[Wake]) -> None:
-        for start in range(0, len(wakes), HINTS_PER_PAYLOAD):
-            payload = encode(wakes[start : start + HINTS_PER_PAYLOAD])
-            try:
+        try:
+            for payload in payloads(wakes, HINTS_PER_PAYLOAD, LONGEST):
                 await self._database.fetch("notify", self._channel, payload)
-            except StoreError:
-                return
+        except StoreError:
+            return
 
-    async def listen(self, receive: Callable[[Sequence[Wake]], None]) -> None:
+    async def _send_alone(self, wakes: Sequence[Wake]) -> None:
+        """Do the same on a loop that has no pool, and will have none."""
+        try:
+            connection = await self._database.connect()
+            try:
+                for payload in payloads(wakes, HINTS_PER_PAYLOAD, LONGEST):
+                    await connection.fetch(self._database.sql("notify"), self._channel, payload)
+            finally:
+                connection.terminate()
+        except DRIVER_ERRORS:
+            return
+
+    async def listen(self, receive: Receive) -> None:
         """See `Notifier.listen`."""
-        pause = RECONNECT[0]
-        while True:
+
+        async def session(connected: Callable[[], None]) -> None:
+            connection = await self._connect()
             try:
-                connection = await self._database.connect()
-            except DRIVER_ERRORS:
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, RECONNECT[1])
-                continue
-            try:
-                await connection.add_listener(
-                    self._channel, lambda _c, _p, _ch, payload: receive(decode(str(payload)))
-                )
-                pause = RECONNECT[0]
+                async with asyncio.timeout(CONNECT):
+                    await connection.add_listener(
+                        self._channel, lambda _c, _p, _ch, payload: receive(decode(payload))
+                    )
+                await _check(connection)
                 # Only after LISTEN: what was sent before it has to be looked for.
-                receive(())
-                await self._watch(connection)
-            except DRIVER_ERRORS:
-                await asyncio.sleep(pause)
+                connected()
+                await _watch(connection)
             finally:
                 connection.terminate()
 
-    async def _watch(self, connection: Connection) -> None:
-        """Return when the connection has died; a half-open one is found by a ping."""
-        died = asyncio.Event()
-        connection.add_termination_listener(lambda _connection: died.set())
-        while not connection.is_closed():
-            try:
-                await asyncio.wait_for(died.wait(), PING)
-            except TimeoutError:
-                await connection.execute("SELECT 1", timeout=PING)
+        await listen_for_ever(session, receive, (*DRIVER_ERRORS, CannotListenError))
+
+    async def _connect(self) -> Connection:
+        async with asyncio.timeout(CONNECT):
+            if await self._way.behind_pooler():
+                raise CannotListenError(
+                    "a pooler stands before the database, and LISTEN does not pass it; "
+                    "name a way round it: [wakeup] url"
+                )
+            return await self._way.connect()
 
 
-class _Outbox:
-    """What one event loop still has to send; the newest news of a lane replace the older."""
-
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, send: Callable[[Sequence[Wake]], Any]
-    ) -> None:
-        self.loop = loop
-        self._send = send
-        self._waiting: dict[object, Wake] = {}
-        self._task: asyncio.Task[None] | None = None
-        self._added = 0
-
-    def add(self, wakes: Sequence[Wake]) -> None:
-        self._added += 1
-        for wake in wakes:
-            if isinstance(wake, SignalHint) or wake.due_at is None:
-                self._waiting[wake] = wake
-                continue
-            # A position is news of its own: it lowers a floor, and the lowest one counts.
-            key = (wake.lane, wake.priority)
-            held = self._waiting.get(key)
-            if held is None or wake < held:
-                self._waiting[key] = wake
-        if self._task is None:
-            self._task = self.loop.create_task(self._run())
-
-    async def _run(self) -> None:
-        while self._waiting:
-            wakes, self._waiting, self._added = list(self._waiting.values()), {}, 0
-            await self._send(wakes)
-            await asyncio.sleep(PAUSE)
-            if self._added > STREAM:
-                await asyncio.sleep(LONG_PAUSE - PAUSE)
-        self._task = None
-
-    async def flushed(self) -> None:
-        while self._task is not None:
-            await asyncio.shield(self._task)
+async def _watch(connection: Connection) -> None:
+    """Return when the connection has died; a half-open one is found by asking it something."""
+    died = asyncio.Event()
+    connection.add_termination_listener(lambda _connection: died.set())
+    while not connection.is_closed():
+        try:
+            async with asyncio.timeout(PING):
+                await died.wait()
+        except TimeoutError:
+            await _check(connection)
 
 
-async def notify_within(connection: Connection, database: Database, ids: Sequence[UUID]) -> None:
-    """Announce new jobs when the caller's transaction commits, with their positions.
-
-    By then their due times may lie far below the floor of a busy node.
-    """
-    channel = channel_of(database.address.schema)
-    await connection.fetch(database.sql("notify_within"), channel, list(ids))
+async def _check(connection: Connection) -> None:
+    """Raise unless the server answers, and is one that others write to."""
+    if await connection.fetchval(_IS_STANDBY, timeout=PONG):
+        raise CannotListenError("the server has become a standby")

@@ -122,6 +122,47 @@ CREATE TABLE detent.detent_outcome (
 -- The dead-letter set and the canceled jobs; successes, the many, are not in it.
 CREATE INDEX detent_outcome_state ON detent.detent_outcome (state, finished_at, id)
     WHERE state <> 'succeeded';
+-- The same in the order in which people page through them. Said in other words, so that a look by
+-- time is never made through this one, however empty both are when it is planned.
+CREATE INDEX detent_outcome_others ON detent.detent_outcome (id)
+    WHERE state IN ('failed', 'canceled');
+
+-- One row for each job, as it was enqueued and as it ended. Its tries and log lines are gone.
+CREATE TABLE detent.detent_archive (
+    id              uuid        NOT NULL PRIMARY KEY,
+    archived_at     timestamptz NOT NULL,
+    enqueued_at     timestamptz NOT NULL,
+    due_at          timestamptz NOT NULL,
+    started_at      timestamptz,
+    finished_at     timestamptz NOT NULL,
+    fence           bigint,
+    duration        real,
+    attempt         integer     NOT NULL,
+    generation      integer     NOT NULL,
+    priority        smallint    NOT NULL,
+    kind            smallint    NOT NULL,
+    node            uuid,
+    superseded_by   uuid,
+    parent          uuid,
+    retry_of        uuid,
+    state           text        NOT NULL,
+    task            text        NOT NULL,
+    queue           text        NOT NULL,
+    lane            text        NOT NULL,
+    codec           text        NOT NULL,
+    idempotency_key text,
+    unique_key      text,
+    principal       text,
+    trace           text,
+    reason          text,
+    tags            text[],
+    args            bytea       NOT NULL,
+    options         bytea,
+    params          bytea,
+    result          bytea,
+    error           bytea
+);
+CREATE INDEX detent_archive_archived_at ON detent.detent_archive (archived_at);
 
 -- Tries that did not succeed, and outcomes that an operator's retry put aside.
 CREATE TABLE detent.detent_attempt (
@@ -144,6 +185,8 @@ CREATE TABLE detent.detent_key (
     expires_at timestamptz,
     PRIMARY KEY (kind, key)
 );
+-- Only idempotency keys expire; business keys are not in it.
+CREATE INDEX detent_key_expires_at ON detent.detent_key (expires_at) WHERE expires_at IS NOT NULL;
 
 -- Messages to running jobs. They outlive a claim: whoever runs the job next hears of them.
 CREATE TABLE detent.detent_signal (
@@ -173,7 +216,9 @@ CREATE TABLE detent.detent_log (
 
 CREATE TABLE detent.detent_queue (
     name      text NOT NULL PRIMARY KEY,
-    paused_at timestamptz
+    paused_at timestamptz,
+    -- How many of its jobs each node runs at once; NULL leaves it to the node.
+    slots     integer
 );
 
 -- One row per start of a node. A lease runs out by the database's clock.
@@ -192,8 +237,52 @@ CREATE TABLE detent.detent_node (
     capabilities text[]      NOT NULL,
     queues       jsonb       NOT NULL,
     load         jsonb       NOT NULL DEFAULT '{}',
-    info         jsonb       NOT NULL DEFAULT '{}'
+    info         jsonb       NOT NULL DEFAULT '{}',
+    dead_at      timestamptz,
+    death        text
 ) WITH (fillfactor = 50); -- heartbeats are HOT updates
+
+-- Who leads a role. The row stays when nobody does: a term never begins anew.
+CREATE TABLE detent.detent_leader (
+    role        text        NOT NULL PRIMARY KEY,
+    term        bigint      NOT NULL,
+    node        uuid,
+    name        text,
+    since       timestamptz NOT NULL,
+    lease_until timestamptz NOT NULL,
+    lease       interval    NOT NULL,
+    -- The server process that holds the advisory lock for this leader; NULL: only the lease counts.
+    backend     integer,
+    -- Makes the term part of a key, so that a new term waits for those who hold the row FOR KEY
+    -- SHARE (the transactions fenced by the old one), and a renewal of the lease does not.
+    UNIQUE (role, term)
+) WITH (fillfactor = 50); -- renewals are HOT updates
+
+-- The last report on each daemon, by the node that led it.
+CREATE TABLE detent.detent_daemon (
+    name       text        NOT NULL PRIMARY KEY,
+    state      text        NOT NULL,
+    node       uuid        NOT NULL,
+    node_name  text        NOT NULL,
+    term       bigint      NOT NULL,
+    since      timestamptz NOT NULL,
+    restarts   integer     NOT NULL,
+    last_error text,
+    failed_at  timestamptz
+);
+
+-- One value per acquisition of any lock: so a lock can be forgotten, and its fences still grow.
+CREATE SEQUENCE detent.detent_lock_fence AS bigint;
+
+-- Locks that are held, or were not given back.
+CREATE TABLE detent.detent_lock (
+    name        text        NOT NULL PRIMARY KEY,
+    fence       bigint      NOT NULL,
+    holder      uuid        NOT NULL,
+    owner       text        NOT NULL,
+    acquired_at timestamptz NOT NULL,
+    expires_at  timestamptz NOT NULL
+) WITH (fillfactor = 50); -- renewals are HOT updates
 
 -- For people with psql, and for the listings.
 CREATE VIEW detent.detent_jobs AS

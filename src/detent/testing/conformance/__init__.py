@@ -12,7 +12,8 @@ To check a store of your own, write a test module with one class and one fixture
 
 and run it with pytest, pytest-asyncio (`asyncio_mode = "auto"`) and hypothesis. A store that
 keeps only some of the protocols subclasses the classes of those instead. What needs a
-transaction of the caller's own is skipped unless the class overrides `caller_transaction`.
+transaction of the caller's own is skipped unless the class overrides `caller_transaction`, and
+`blocking_transaction` for drivers that block.
 
 No test sleeps: jobs are due in the past or the far future, and leases and keys that are to have
 run out are given no time to begin with.
@@ -21,6 +22,7 @@ run out are given no time to begin with.
 import pytest
 
 _MODULES = (
+    "blocking",
     "claim",
     "context",
     "control",
@@ -29,14 +31,20 @@ _MODULES = (
     "histories",
     "inspect",
     "keys",
+    "leadership",
+    "locks",
     "nodes",
+    "notifier",
     "pages",
+    "retention",
+    "rescue",
     "steps",
     "storms",
 )
 # A failing assertion should show its values, as in a test of one's own.
 pytest.register_assert_rewrite(*(f"{__name__}.{name}" for name in _MODULES))
 
+from detent.testing.conformance.blocking import BlockingConformance  # noqa: E402
 from detent.testing.conformance.claim import ClaimConformance  # noqa: E402
 from detent.testing.conformance.context import ContextConformance  # noqa: E402
 from detent.testing.conformance.control import ControlConformance  # noqa: E402
@@ -44,10 +52,16 @@ from detent.testing.conformance.enqueue import EnqueueConformance  # noqa: E402
 from detent.testing.conformance.finish import FinishConformance  # noqa: E402
 from detent.testing.conformance.histories import HistoryConformance  # noqa: E402
 from detent.testing.conformance.inspect import InspectConformance  # noqa: E402
+from detent.testing.conformance.leadership import LeaderConformance  # noqa: E402
+from detent.testing.conformance.locks import LockConformance  # noqa: E402
 from detent.testing.conformance.nodes import NodeConformance  # noqa: E402
+from detent.testing.conformance.notifier import NotifierConformance  # noqa: E402
+from detent.testing.conformance.rescue import RescueConformance  # noqa: E402
+from detent.testing.conformance.retention import RetentionConformance  # noqa: E402
 from detent.testing.conformance.storms import StormConformance  # noqa: E402
 
 __all__ = [
+    "BlockingConformance",
     "ClaimConformance",
     "ContextConformance",
     "ControlConformance",
@@ -55,7 +69,12 @@ __all__ = [
     "FinishConformance",
     "HistoryConformance",
     "InspectConformance",
+    "LeaderConformance",
+    "LockConformance",
     "NodeConformance",
+    "NotifierConformance",
+    "RescueConformance",
+    "RetentionConformance",
     "StoreConformance",
     "StormConformance",
 ]
@@ -63,12 +82,17 @@ __all__ = [
 
 class StoreConformance(
     EnqueueConformance,
+    BlockingConformance,
     ClaimConformance,
     FinishConformance,
     NodeConformance,
+    RescueConformance,
     ContextConformance,
     ControlConformance,
     InspectConformance,
+    RetentionConformance,
+    LeaderConformance,
+    LockConformance,
     HistoryConformance,
     StormConformance,
 ):

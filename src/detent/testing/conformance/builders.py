@@ -7,7 +7,9 @@ from uuid import UUID
 
 from detent.ids import IdMaker
 from detent.model.job import Claim, Completion, Hook, Keys, NewJob, Priority, Settlement, lane_of
+from detent.model.retention import Action, Rule, StateRules
 from detent.model.state import State
+from detent.spi.retention import Mark, PruneRequest
 from detent.spi.store import ClaimRequest, Floor, LaneScan, NodeIdentity
 
 HOUR: Final = timedelta(hours=1)
@@ -164,3 +166,17 @@ def parked(claim: Claim, reason: str = "unknown_task") -> Settlement:
 def canceled(claim: Claim, reason: str | None = "no longer wanted") -> Settlement:
     """Return the end of a job that heard of its cancel."""
     return settlement(claim, State.CANCELED, reason=reason)
+
+
+def prune_request(
+    state: State = State.SUCCEEDED,
+    *,
+    keep: timedelta | None = timedelta(0),
+    action: Action = Action.DELETE,
+    queues: Mapping[str, Rule] | None = None,
+    limit: int = 100,
+    after: Mark | None = None,
+) -> PruneRequest:
+    """Return a request for jobs of one state; without more, for all of them."""
+    rules = StateRules.compose(Rule(keep), queues or {}, action)
+    return PruneRequest(state, rules, limit, after)

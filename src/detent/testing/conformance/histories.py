@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from detent.errors import DetentError
 from detent.model.job import Claim, JobFilter, Keys, NewJob, Settlement
-from detent.model.state import State, Verb
+from detent.model.retention import Action
+from detent.model.state import TERMINAL, State, Verb
 from detent.spi.store import Change, NodeIdentity, Store
 from detent.stores.memory import MemoryStore
 from detent.testing.conformance.builders import (
@@ -28,6 +29,7 @@ from detent.testing.conformance.builders import (
     node_identity,
     parked,
     prepared,
+    prune_request,
     released,
     retried,
     settlement,
@@ -56,7 +58,18 @@ ENDS: Final[tuple[Callable[[Claim], Settlement], ...]] = (
     parked,
 )
 CONTROLS: Final = (Verb.CANCEL, Verb.PAUSE, Verb.RESUME, Verb.RESCHEDULE, Verb.RETRY)
-STEPS: Final = ("enqueue", "claim", "end", "control", "release", "join", "leave", "page", "delete")
+STEPS: Final = (
+    "enqueue",
+    "claim",
+    "end",
+    "control",
+    "release",
+    "join",
+    "leave",
+    "page",
+    "delete",
+    "prune",
+)
 
 #: What happens, and two numbers that choose whom it happens to, and how.
 HISTORIES: Final = st.lists(
@@ -131,6 +144,17 @@ class World:
         """Delete all jobs that ended in one way."""
         return await self.store.delete_page(JobFilter(states=(list(State)[one % len(State)],)), 100)
 
+    async def prune(self, one: int, two: int) -> Any:
+        """Let all jobs go that ended in one way, to the archive or for good."""
+        action = Action.ARCHIVE if two % 2 else Action.DELETE
+        page = await self.store.prune_jobs(
+            prune_request(TERMINAL[one % len(TERMINAL)], action=action)
+        )
+        return page, await self.store.prune_keys(100), await self._archived()
+
+    async def _archived(self) -> list[UUID]:
+        return [info.id for info in await self.store.list_jobs(JobFilter(archived=True), 100)]
+
     async def picture(self) -> Any:
         """Return all that can be seen and does not depend on clocks and fences."""
         ids = [job.id for job in self._jobs]
@@ -196,8 +220,9 @@ class HistoryConformance:
             await store.leave(node.incarnation)
         while await store.control_page(Verb.CANCEL, JobFilter(), 100, Change()):
             pass
-        while await store.delete_page(JobFilter(), 100):
-            pass
+        for archived in (False, True):
+            while await store.delete_page(JobFilter(archived=archived), 100):
+                pass
 
 
 def _ticking(start: datetime) -> Callable[[], datetime]:

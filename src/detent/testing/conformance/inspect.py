@@ -23,6 +23,7 @@ from detent.testing.conformance.steps import (
     held,
     held_many,
     in_state,
+    info,
     joined,
     now_of,
     place,
@@ -56,13 +57,14 @@ class InspectConformance:
     @pytest.mark.parametrize("state", list(State), ids=str)
     async def test_a_job_keeps_its_values_in_every_state(self, store: Store, state: State) -> None:
         job = new_job(task="shop.crunch", priority=4, args=b"[7]", tags=["vip", "b"])
-        job = job._replace(codec="other", params=b"{}")
+        job = job._replace(codec="other", params=b"{}", options=b'{"timeout":5.0}')
         before = await now_of(store)
         job_id = await in_state(store, state, job)
         (found,) = await store.get_jobs([job_id])
         assert (found.state, found.id, found.task, found.queue) == (state, *job[:3])
         assert (found.priority, found.tags, found.needs) == (4, ("vip", "b"), ())
         assert (found.args, found.codec, found.params) == (b"[7]", "other", b"{}")
+        assert found.options == b'{"timeout":5.0}'
         after = await now_of(store)
         assert before <= found.enqueued_at <= after
         assert before <= found.due_at <= after
@@ -138,6 +140,15 @@ class InspectConformance:
         assert await self._listed(store, JobFilter(key="user-1")) == [both.id]
         assert await self._listed(store, JobFilter(key="user")) == []
 
+    async def test_a_job_is_told_with_its_keys(self, store: Store) -> None:
+        keys = Keys(idempotency="order-1", unique="user-1")
+        for state in (State.PENDING, State.FAILED):
+            job_id = await in_state(store, state, keys=keys)
+            found = await info(store, job_id)
+            assert (found.idempotency_key, found.unique_key) == ("order-1", "user-1")
+            await store.control_page(Verb.CANCEL, JobFilter(), 10, Change())
+            assert (await store.delete_jobs([job_id])) == [job_id]
+
     async def test_a_job_is_found_by_its_key_after_its_end(self, store: Store) -> None:
         old = await in_state(store, State.FAILED, keys=unique("user-1"))
         holder = new_job()
@@ -198,6 +209,17 @@ class InspectConformance:
         assert default == QueueInfo("default", False, 3, 2, 2, now - HOUR)
         assert mail == QueueInfo("mail", False, 1, 1, 0, now - MINUTE)
         assert (parked.name, parked.pending, parked.due, parked.running) == ("parked", 0, 0, 0)
+
+    async def test_a_queue_is_scaled_for_all_nodes(self, store: Store) -> None:
+        node = await joined(store)
+        assert dict((await store.beat(node, HOUR)).slots) == {}
+        await store.scale_queue("mail", 7)
+        await store.scale_queue("mail", 5)
+        assert dict((await store.beat(node, HOUR)).slots) == {"mail": 5}
+        (queue,) = await store.queues()
+        assert (queue.name, queue.slots, queue.paused) == ("mail", 5, False)
+        await store.scale_queue("mail", None)
+        assert dict((await store.beat(node, HOUR)).slots) == {}
 
     async def test_a_paused_queue_is_listed_without_jobs(self, store: Store) -> None:
         await store.pause_queue("mail")

@@ -172,6 +172,16 @@ class PageConformance:
         assert [await store.delete_page(where, 2) for _ in range(4)] == [2, 2, 1, 0]
         assert await state_of(store, kept) is State.SUCCEEDED
 
+    async def test_of_some_jobs_those_that_have_ended_are_deleted(self, store: Store) -> None:
+        jobs = await self._one_of_each(store)
+        kept = await in_state(store, State.FAILED)
+        gone = await store.delete_jobs([*jobs.values(), new_job().id])
+        assert sorted(gone) == sorted(jobs[state] for state in TERMINAL)
+        left = [job_id for state, job_id in jobs.items() if not state.terminal]
+        assert [found.id for found in await store.get_jobs([*jobs.values(), kept])] == [*left, kept]
+        assert await store.delete_jobs(gone) == []
+        assert await store.delete_jobs([]) == []
+
     async def test_nothing_of_a_deleted_job_is_left(self, store: Store) -> None:
         holding = await held(store)
         claim = holding.claim

@@ -1,6 +1,8 @@
 -- Delete ended jobs with all that belongs to them. Jobs that have not ended are left alone.
 -- $1 ids
-WITH ended AS (
+WITH archived AS (
+    DELETE FROM detent.detent_archive WHERE id = ANY($1::uuid[]) RETURNING id
+), ended AS (
     DELETE FROM detent.detent_outcome WHERE id = ANY($1::uuid[]) RETURNING id
 ), job AS (
     DELETE FROM detent.detent_job WHERE id = ANY (ARRAY(SELECT id FROM ended))
@@ -18,4 +20,4 @@ WITH ended AS (
     WHERE kind = 'idempotency' AND key = ANY (ARRAY(SELECT idempotency_key FROM job))
         AND job = ANY (ARRAY(SELECT id FROM job))
 )
-SELECT id FROM ended
+SELECT id FROM ended UNION SELECT id FROM archived

@@ -3,4 +3,13 @@
 SELECT known.*
 FROM unnest($1::uuid[]) AS wanted (id)
 -- One by one: with a list, a plan made for small tables would read them whole and be kept.
-CROSS JOIN LATERAL (SELECT * FROM detent.detent_jobs WHERE id = wanted.id OFFSET 0) AS known
+CROSS JOIN LATERAL (
+    SELECT
+        jobs.*,
+        -- The view has none: they are no column for people.
+        (SELECT job.options FROM detent.detent_job AS job WHERE job.id = wanted.id) AS options,
+        NULL::timestamptz AS archived_at
+    FROM detent.detent_jobs AS jobs
+    WHERE jobs.id = wanted.id
+    OFFSET 0
+) AS known

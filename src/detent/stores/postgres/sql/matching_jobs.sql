@@ -56,20 +56,9 @@ WITH candidate AS (
         AND outcome.id >= $6::uuid AND outcome.id <= $7::uuid AND outcome.id < $8::uuid
      ORDER BY outcome.id DESC LIMIT $9)
     UNION ALL
-    (SELECT outcome.id FROM (
-        SELECT ended.id FROM (
-            -- Through the partial index of what did not succeed, so that a few failures among
-            -- millions of successes are found at once. Alone: the order wanted below would make
-            -- the planner walk through the successes instead.
-            SELECT id, task, queue FROM detent.detent_outcome
-            WHERE state <> 'succeeded' AND state = ANY($1::text[])
-            OFFSET 0
-        ) AS ended
-        WHERE ($2::text IS NULL OR ended.task = $2) AND ($3::text IS NULL OR ended.queue = $3)
-            AND ended.id >= $6::uuid AND ended.id <= $7::uuid AND ended.id < $8::uuid
-        ORDER BY ended.id DESC
-        OFFSET 0
-     ) AS outcome
+    -- Through the partial index of what did not succeed, so that a few failures among millions of
+    -- successes are found at once.
+    (SELECT outcome.id FROM detent.detent_outcome AS outcome
      CROSS JOIN LATERAL (
         SELECT 1 FROM detent.detent_job AS job
         WHERE job.id = outcome.id
@@ -77,6 +66,9 @@ WITH candidate AS (
             AND ($5::text IS NULL OR job.idempotency_key = $5 OR job.unique_key = $5)
         OFFSET 0
      ) AS job
+     WHERE outcome.state IN ('failed', 'canceled') AND outcome.state = ANY($1::text[])
+        AND ($2::text IS NULL OR outcome.task = $2) AND ($3::text IS NULL OR outcome.queue = $3)
+        AND outcome.id >= $6::uuid AND outcome.id <= $7::uuid AND outcome.id < $8::uuid
      ORDER BY outcome.id DESC LIMIT $9)
     UNION ALL
     (SELECT job.id FROM detent.detent_job AS job

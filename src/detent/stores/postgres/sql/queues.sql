@@ -22,7 +22,8 @@ SELECT
     coalesce(counted.pending, 0) AS pending,
     coalesce(counted.due, 0) AS due,
     coalesce(counted.running, 0) AS running,
-    counted.oldest_due_at
+    counted.oldest_due_at,
+    known.slots
 FROM counted
 FULL JOIN detent.detent_queue AS known ON known.name = counted.queue
 ORDER BY name
