@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from detent.testing.simulation.plan import Plan
-from detent.testing.simulation.run import simulate
+from detent.testing.simulation.run import replay, simulate
+from detent.testing.virtual import Deadlock
 
 CHUNK: Final = 20
 # Garbage is collected so rarely since most of it goes by itself, and the rest is small.
@@ -99,8 +100,13 @@ def play(seeds: Sequence[int], plan: Plan) -> Tally:
 
 
 def _play_one(tally: Tally, seed: int, plan: Plan, *, twice: bool) -> None:
-    report = simulate(seed, plan)
     tally.seeds += 1
+    try:
+        report = simulate(seed, plan)
+    except (TimeoutError, Deadlock) as error:
+        problem = str(error).partition(";")[0]
+        tally.broken[seed] = f"seed {seed} did not come to an end: {problem}\n{replay(seed, plan)}"
+        return
     tally.seconds += report.lasted
     tally.jobs += report.counts.get("JobStarted", 0)
     tally.rescued += report.rescued

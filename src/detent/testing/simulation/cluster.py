@@ -106,12 +106,14 @@ class World:
             process.release()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Started:
     """A process and the node in it."""
 
     process: Process
     node: Node
+    stopped: asyncio.Task[None] | None = None
+    """Ends when the node has left; None while it starts."""
 
 
 class Member:
@@ -121,7 +123,7 @@ class Member:
         self._world = world
         self._chance = random.Random(f"{world.fate.seed} {name}")
         self._starts = 0
-        self._starting = False
+        self.starting = False
         self._revival: asyncio.Task[None] | None = None
         self._pids: dict[int, Process] = {}
         self.name = name
@@ -142,12 +144,12 @@ class Member:
 
     async def start(self) -> None:
         """Start a process and the node in it, as often as it takes."""
-        self._starting = True
+        self.starting = True
         try:
             while not await self._try_to_start():  # noqa: ASYNC110  no real time
                 await asyncio.sleep(1.0)
         finally:
-            self._starting = False
+            self.starting = False
 
     async def _try_to_start(self) -> bool:
         self._starts += 1
@@ -162,12 +164,13 @@ class Member:
         identity = replace(parts.identity, host=f"host-{self.name}", pid=self._starts)
         node = Node(replace(parts, identity=identity, is_gone=self._is_gone))
         world.nodes[process] = node
-        self.running.append(Started(process, node))
+        started = Started(process, node)
+        self.running.append(started)
         process.died.add_done_callback(lambda _: self._on_end(process), context=WORLD)
         if not await process.run(_start_or_die(node), "start"):
             return False
-        stopped = process.spawn(node.wait_stopped(), f"{process.name}: running")
-        stopped.add_done_callback(lambda _: self._on_end(process), context=WORLD)
+        started.stopped = process.spawn(node.wait_stopped(), f"{process.name}: running")
+        started.stopped.add_done_callback(lambda _: self._on_end(process), context=WORLD)
         return True
 
     def _is_gone(self, info: NodeInfo) -> bool:
@@ -181,21 +184,24 @@ class Member:
         if all(each.process is not process for each in self.running):
             return
         self.running = [each for each in self.running if each.process is not process]
-        if self.supervised and not (self.in_hand or self._starting):
+        if self.supervised and not (self.in_hand or self.starting):
             self._world.history.tell("world", f"{process.name} has ended")
             self._revival = running_loop().create_task(self._revive(), name=f"revive {self.name}")
 
     async def _revive(self) -> None:
         await asyncio.sleep(self._chance.uniform(*REVIVAL))
-        if self.supervised and not (self.running or self._starting):
+        if self.supervised and not (self.running or self.starting):
             await self.start()
 
     async def drain(self) -> None:
         """Drain and end all that bears the name."""
+        while self.starting:  # noqa: ASYNC110  no real time
+            await asyncio.sleep(0.1)
         for each in list(self.running):
             each.node.stop()
-            if await each.process.run(each.node.wait_stopped(), "drain"):
-                self._on_end(each.process)
+            ends = [end for end in (each.stopped, each.process.died) if end is not None]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            self._on_end(each.process)
 
 
 async def _start_or_die(node: Node) -> None:

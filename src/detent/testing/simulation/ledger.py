@@ -48,8 +48,8 @@ class Ledger:
         """(job, generation) to how often its effect was committed."""
         self.begun: dict[tuple[UUID, int], int] = {}
         """(job, generation) to how often it was begun."""
-        self.culprits: dict[Process, UUID] = {}
-        """Process to the job that killed it."""
+        self.culprits: dict[UUID, UUID] = {}
+        """Incarnation to the job that killed it."""
         self.reigns: list[Reign] = []
         """The runs of the daemon that go on."""
         self.holders: dict[str, list[tuple[Reign, HeldLock]]] = {}

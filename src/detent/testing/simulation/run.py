@@ -50,9 +50,13 @@ class Report:
         """Return what went wrong and how to see it again."""
         head = f"seed {self.seed} broke {len(self.broken)} rules:"
         shown = [f"  {line}" for line in self.broken[:10]]
-        command = f"python -m detent.testing.simulation {self.seed} {self.plan.arguments()}"
-        replay = f"replay it with: {command.strip()}"
-        return "\n".join([head, *shown, replay])
+        return "\n".join([head, *shown, replay(self.seed, self.plan)])
+
+
+def replay(seed: int, plan: Plan) -> str:
+    """Return how to see a run again."""
+    command = f"python -m detent.testing.simulation {seed} {plan.arguments()}"
+    return f"replay it with: {command.strip()}"
 
 
 class Broken(AssertionError):
@@ -125,6 +129,7 @@ async def _live(world: World) -> dict[str, int]:
     await _rest(world)
     for member in members:
         member.supervised = False
+    for member in members:
         await member.drain()
     world.auditor.stop()
     FinalRules(world.book).check(world.store.tables, producer.acknowledged)

@@ -46,7 +46,9 @@ class Saboteur:
 
     def _free_member(self) -> Member | None:
         within_reach = self._members[1:] if self._world.fate.spares_one else self._members
-        free = [each for each in within_reach if each.running and not each.in_hand]
+        free = [
+            each for each in within_reach if each.running and not each.in_hand and not each.starting
+        ]
         return self._chance.choice(free) if free else None
 
     # Processes

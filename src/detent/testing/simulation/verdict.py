@@ -71,7 +71,7 @@ class FinalRules:
         )
         if outcome.state not in kind.ends and not excused:
             book.refuse("a job ends as its task says", f"{about}: {outcome.state}")
-        if outcome.state is State.FAILED and crashes and kind.fault != "poison":
+        if outcome.state is State.FAILED and State.FAILED not in kind.ends:
             self._check_innocence([each.node for each in tried if each.kind == CRASHED], about)
         charged = [each for each in tried if each.kind in ("failed", "timed_out")]
         if len(charged) > kind.attempts or len(charged) != len({each.number for each in charged}):
@@ -83,8 +83,7 @@ class FinalRules:
 
     def _check_innocence(self, nodes: Sequence[UUID | None], about: str) -> None:
         """One job that kills its process must not be the ruin of another."""
-        processes = [self._book.processes[node] for node in nodes if node is not None]
-        culprits = [self._book.ledger.culprits.get(process) for process in processes]
+        culprits = [self._book.ledger.culprits.get(node) for node in nodes if node is not None]
         if None not in culprits and len(set(culprits)) == 1:
             self._book.refuse("one culprit takes no neighbour with it", about)
 
