@@ -9,7 +9,7 @@ import pytest
 from detent._engine.node import Node
 from detent.app import App
 from detent.context import JobContext
-from detent.errors import LockTaken
+from detent.errors import JobCanceled, LockTaken
 from detent.events import NodeDied, NodeFenced
 from detent.testing import virtual
 from detent.testing.simulation.process import Process, gate
@@ -174,3 +174,26 @@ async def test_a_lock_whose_answer_came_too_late_is_not_believed_in() -> None:
             await late
     async with stage.app.lock("import", ttl=3) as lock:
         assert lock.is_held
+
+
+@in_virtual_time
+async def test_a_job_canceled_before_its_first_step_gives_back_its_slot() -> None:
+    """A loop was blocked after it had started a job; the cancel was the first thing it heard."""
+    stage, ran = Stage(), list[int]()
+
+    @stage.app.task
+    async def job(number: int) -> None:
+        ran.append(number)
+
+    async with stage.node(queues={"default": 1}) as node:
+        dispatcher = node._crew.dispatcher
+        first = await job.enqueue(1)
+        while not dispatcher.held:  # noqa: ASYNC110  before the first step, and no later
+            await asyncio.sleep(0)
+        (attempt,) = dispatcher.held.values()
+        assert (attempt.task is not None, attempt.begun) == (True, False)
+        dispatcher.cancel(first.id, attempt.claim.fence, "no longer wanted")
+        with pytest.raises(JobCanceled):
+            await first.result(timeout=10)
+        await (await job.enqueue(2)).result(timeout=10)
+    assert ran == [2]

@@ -61,6 +61,8 @@ class Attempt:
     timer: Cancelable | None = None
     stop: Stop | None = None
     reason: str | None = None
+    begun = False
+    """Whether the asyncio task has taken its first step."""
     over = False
     """Whether the task's function has ended, so that stopping it means nothing any more."""
     completed = False
@@ -88,7 +90,8 @@ class Attempt:
             return
         if self.stop is None or cause is Stop.FENCED:
             self.stop, self.reason = cause, reason
-        if self.task is not None and not self.over:
+        # A coroutine that is canceled before its first step never runs, not even to its end.
+        if self.task is not None and self.begun and not self.over:
             self.task.cancel()
 
     def free(self) -> None:

@@ -63,6 +63,7 @@ class Ends(Protocol):
 
 async def execute(attempt: Attempt, ends: Ends, on_end: Callable[[Attempt], None]) -> None:
     """Run an attempt from its first step to its last; never raises."""
+    attempt.begun = True
     bind(attempt)
     try:
         outcome = await _run(attempt)

@@ -129,7 +129,11 @@ def campaign(seeds: Sequence[int], plan: Plan, processes: int | None = None) -> 
     chunks = [seeds[start : start + CHUNK] for start in range(0, len(seeds), CHUNK)]
     with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
         for done in as_completed([pool.submit(play, chunk, plan) for chunk in chunks]):
-            tally.add(done.result())
+            played = done.result()
+            for problem in played.broken.values():
+                # At once: a long campaign need not be waited for.
+                sys.stderr.write(f"{problem}\n")
+            tally.add(played)
             told = _tell_progress(tally, len(seeds), time.monotonic() - began, told)
     if sys.stderr.isatty():
         sys.stderr.write("\r\x1b[K")
