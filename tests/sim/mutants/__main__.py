@@ -10,7 +10,7 @@ from pathlib import Path
 
 from detent.testing.simulation.__main__ import plan_of
 from detent.testing.simulation.run import simulate
-from tests.sim.mutants.mutants import FAST, PATIENT, Mutant, hunt, load, table
+from tests.sim.mutants.mutants import FAST, PATIENT, Mutant, hunt, keep, load, table
 
 README = Path(__file__).with_name("README.md")
 # Small pages are set for the whole process: no two runs at once.
@@ -22,6 +22,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim.mutants", description=__doc__)
     parser.add_argument("names", metavar="NAME", nargs="*", help="parts of names; all if not given")
     parser.add_argument("--fast", action="store_true", help="only those that few seeds notice")
+    parser.add_argument("--keep", action="store_true", help="keep the seeds that noticed them")
     parser.add_argument("--readme", action="store_true", help="write the table of the README anew")
     options = parser.parse_args(arguments)
     if options.readme:
@@ -35,13 +36,19 @@ def main(arguments: list[str]) -> int:
     ]
     limit = FAST if options.fast else PATIENT
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        caught = list(pool.map(lambda each: report(each, limit), chosen))
+        seeds = list(pool.map(lambda each: report(each, limit), chosen))
+    if options.keep:
+        for mutant, seed in zip(chosen, seeds, strict=True):
+            if seed is not None:
+                keep(mutant, seed)
+        README.write_text(readme())
+    caught = [seed is not None for seed in seeds]
     sys.stdout.write(f"{sum(caught)} of {len(chosen)} mutants noticed\n")
     return 0 if all(caught) else 1
 
 
-def report(mutant: Mutant, limit: int) -> bool:
-    """Hunt one and say what came of it."""
+def report(mutant: Mutant, limit: int) -> int | None:
+    """Hunt one and say what came of it; return the seed that proves it."""
     began = time.monotonic()
     seed = hunt(mutant, limit)
     took = time.monotonic() - began
@@ -51,7 +58,7 @@ def report(mutant: Mutant, limit: int) -> bool:
         verdict += ", but so does the unmutated code: NOT A PROOF"
     sys.stdout.write(f"{mutant.name:40} {verdict:12} {took:6.1f} s  {mutant.rule}\n")
     sys.stdout.flush()
-    return seed is not None and innocent
+    return seed if innocent else None
 
 
 def simulate_quietly(mutant: Mutant, seed: int) -> bool:

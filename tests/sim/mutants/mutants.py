@@ -101,6 +101,12 @@ def hunt(mutant: Mutant, limit: int) -> int | None:
     return None if said == "none" else int(said)
 
 
+def keep(mutant: Mutant, seed: int) -> None:
+    """Write a seed that noticed a mutant into its patch."""
+    text = mutant.path.read_text()
+    mutant.path.write_text(text.replace(f"\nSeed: {mutant.seed}\n", f"\nSeed: {seed}\n", 1))
+
+
 def table(mutants: Sequence[Mutant]) -> str:
     """Return the mutants as a table for people."""
     lines = ["| mutant | the bug, and who had it | the rule that notices it | seed |", "|-|-|-|-|"]
