@@ -47,7 +47,7 @@ NEEDS_NONE = {
 }
 
 #: Who may speak to `logging`: everybody else emits a typed event.
-LOGGING = ("logs.py", "cli/", "testing/")
+LOGGING = ("logs/", "cli/", "testing/")
 
 #: Who may use the public face `from detent import App`; below, it would bypass the floors.
 PUBLIC_FACE = ("__init__.py", "__main__.py", "cli/", "testing/", "contrib/", "web/")

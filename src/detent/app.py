@@ -8,10 +8,8 @@ from dataclasses import replace
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
-from uuid import UUID
 
-from detent import logs
-from detent._engine.node import Node, NodeParts
+from detent._engine.node import NodeParts
 from detent.client import Client
 from detent.clock import SystemRuntime
 from detent.cluster import Clustered
@@ -31,12 +29,14 @@ from detent.model.announce import TRIGGERS
 from detent.model.job import Priority
 from detent.nodes import Nodes
 from detent.queues import Queues
+from detent.running import RunningNode
 from detent.spi.codec import Codec
 from detent.spi.executor import Executor
 from detent.spi.middleware import Middleware
+from detent.spi.nodes import NodeIdentity
 from detent.spi.notifier import Notifier
 from detent.spi.runtime import Runtime
-from detent.spi.store import NodeIdentity, Store
+from detent.spi.store import Store
 from detent.sync import LoopThread
 from detent.tasks import (
     BoundCall,
@@ -257,7 +257,7 @@ class App(Clustered):
         drain_timeout: timedelta | None = None,
         max_jobs: int | None = None,
         max_rss: int | None = None,
-    ) -> "RunningNode":
+    ) -> RunningNode:
         """Return a node to be run with `async with`, inside your own program."""
         given = {
             "queues": queues,
@@ -270,7 +270,8 @@ class App(Clustered):
             "max_rss": max_rss,
         }
         changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
-        return RunningNode(self, replace(self.config, node=replace(self.config.node, **changes)))
+        config = replace(self.config, node=replace(self.config.node, **changes))
+        return RunningNode(self, config)
 
     async def __aenter__(self) -> Self:
         try:
@@ -332,53 +333,3 @@ class App(Clustered):
             daemons=self._daemons,
             fence=self._fence,
         )
-
-
-class RunningNode:
-    """A node inside a program: `async with app.node(): ...`."""
-
-    def __init__(self, app: App, config: Config) -> None:
-        self._app = app
-        self._config = config
-        self._node: Node | None = None
-
-    @property
-    def id(self) -> UUID | None:
-        """The node's incarnation; None before it has started."""
-        return None if self._node is None else self._node.identity.incarnation
-
-    async def start(self) -> None:
-        """Open the store, join the cluster and begin to work."""
-        logs.attach(self._app.bus)
-        # A mistake in the parts is told before anything is opened.
-        parts = self._app.node_parts(self._config)
-        await self._app.store.open()
-        self._node = Node(parts)
-        await self._node.start()
-
-    def stop(self, *, now: bool = False) -> None:
-        """Ask the node to drain and end; safe to call from a signal handler."""
-        if self._node is not None:
-            self._node.stop(now=now)
-
-    async def wait_stopped(self) -> None:
-        """Wait for `stop()`, then drain; return when the node is gone."""
-        if self._node is not None:
-            await self._node.wait_stopped()
-
-    async def drain(self) -> None:
-        """Drain and end now."""
-        if self._node is not None:
-            await self._node.drain()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.drain()

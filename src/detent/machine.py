@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from detent.spi.store import NodeInfo
+from detent.spi.nodes import NodeInfo
 
 _PROC: Final = Path("/proc")
 _BOOT: Final = _PROC / "sys/kernel/random/boot_id"

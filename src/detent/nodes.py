@@ -6,9 +6,9 @@ from typing import Final, Protocol
 from uuid import UUID
 
 from detent.errors import NodeNotFound
+from detent.spi.nodes import NodeInfo, NodeStore
 from detent.spi.notifier import Notifier, SignalHint
 from detent.spi.rescue import RescueStore
-from detent.spi.store import NodeInfo, NodeStore
 
 DRAINING: Final = "draining"
 DEAD: Final = "dead"

@@ -14,7 +14,8 @@ import asyncpg
 from detent.model.job import Claim, Hook, Keys, LogLine, NewJob, Priority, Progress, Settlement
 from detent.model.state import State, Verb
 from detent.options import write_options
-from detent.spi.store import Change, ClaimRequest, LaneScan, NodeIdentity
+from detent.spi.nodes import NodeIdentity
+from detent.spi.store import Change, ClaimRequest, LaneScan
 from detent.stores.postgres import PostgresStore
 
 NOW: Final = datetime(2025, 1, 15, 10, 0, tzinfo=UTC)

@@ -6,8 +6,8 @@ from typing import Any, cast
 import pytest
 from click import ClickException
 
-from detent.app import RunningNode
 from detent.cli.node import Stopper
+from detent.running import RunningNode
 
 
 class SlowNode:

@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from detent import App, Job, JobFailed
-from detent.app import RunningNode
 from detent.config import Config, LimitsConfig, NodeConfig, PoolConfig
 from detent.executors.process import ProcessExecutor
 from detent.executors.worker import Worker
+from detent.running import RunningNode
 from detent.stores.memory import MemoryNotifier, MemoryStore
 from tests.unit.process_tasks import PATIENCE, declare
 

@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 
 from detent import JobContext, Retry, State, StoreUnavailable
-from detent.app import RunningNode
 from detent.events import HookFailed, NodeDraining, NodeStopped
+from detent.running import RunningNode
 from detent.testing.simulation.ledger import stubborn_sleep
 from detent.testing.simulation.stage import Stage
 from detent.testing.virtual import in_virtual_time

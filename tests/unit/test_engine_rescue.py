@@ -15,7 +15,7 @@ from detent.context import JobContext
 from detent.errors import ConfigError, JobFailed, NodeNotFound
 from detent.events import JobRescued, NodeDied
 from detent.model.state import State
-from detent.spi.store import NodeInfo
+from detent.spi.nodes import NodeInfo
 from detent.testing.conformance.builders import claim_request, lane_scan
 from detent.testing.simulation.stage import Stage
 from detent.testing.virtual import in_virtual_time

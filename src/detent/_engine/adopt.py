@@ -5,8 +5,8 @@ from typing import Final
 
 from detent._engine.service import Service
 from detent.events import Bus
+from detent.spi.nodes import NodeStore
 from detent.spi.runtime import Runtime
-from detent.spi.store import NodeStore
 from detent.tasks import Registry
 
 INTERVAL: Final = 10.0

@@ -29,9 +29,10 @@ from detent.spi.codec import Codec
 from detent.spi.executor import Executor
 from detent.spi.leadership import TermFence
 from detent.spi.middleware import Middleware
+from detent.spi.nodes import NodeIdentity, NodeInfo
 from detent.spi.notifier import Notifier, Wake
 from detent.spi.runtime import Runtime
-from detent.spi.store import NodeIdentity, NodeInfo, Store
+from detent.spi.store import Store
 from detent.tasks import Registry
 
 WORKER: Final = "worker"

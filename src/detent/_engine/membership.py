@@ -15,8 +15,9 @@ from detent._engine.maintenance.rescue import LeaseNews
 from detent.config import ClusterConfig
 from detent.errors import StoreError
 from detent.events import Bus, ClockSkew
+from detent.spi.nodes import NodeIdentity, NodeStore
 from detent.spi.runtime import Runtime, Thread
-from detent.spi.store import NodeIdentity, NodeStore, StoreLifecycle
+from detent.spi.store import StoreLifecycle
 
 TRUST: Final = 2 / 3
 # After a beat that failed the next follows after this share of the interval.

@@ -16,8 +16,8 @@ from detent._engine.wakeup import Wakeup
 from detent.errors import StoreError
 from detent.events import HookFailed, NodeDraining, NodeFenced, NodeStarted, NodeStopped
 from detent.model.failure import describe
+from detent.spi.nodes import NodeIdentity
 from detent.spi.notifier import EVERYONE, SignalHint, Wake
-from detent.spi.store import NodeIdentity
 
 __all__ = ["Node", "NodeParts"]
 

@@ -7,8 +7,8 @@ from detent._engine.claim import Claimer
 from detent._engine.dispatch import Dispatcher
 from detent._engine.service import Service
 from detent.events import Bus, ClaimsReconciled
+from detent.spi.nodes import NodeStore
 from detent.spi.runtime import Runtime
-from detent.spi.store import NodeStore
 
 # After trouble it compares more than once: the server may still be at work on a claim whose
 # connection is gone, and have it ready only after the first look.

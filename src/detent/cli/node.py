@@ -14,13 +14,14 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from detent.app import App, RunningNode
+from detent.app import App
 from detent.cli.command import Failed, example, store_options
 from detent.cli.locate import aim, find_app
 from detent.cli.running import run
 from detent.cli.supervise import Supervisor, command_of_child, lifeline_of, names_for
 from detent.config import NodeConfig
 from detent.errors import ConfigError
+from detent.running import RunningNode
 
 LOG_FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 THREAD_GRACE: Final = 0.5

@@ -22,7 +22,7 @@ from detent.cli.output import (
 )
 from detent.cli.running import load_config
 from detent.cli.session import Session, with_session
-from detent.spi.store import NodeInfo
+from detent.spi.nodes import NodeInfo
 
 PARTS: Final = {
     "list": Part("detent.cli.nodes:list_command", "List the nodes, the oldest first."),

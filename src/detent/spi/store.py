@@ -9,9 +9,9 @@ of a running job is conditional on all three; for a claim that is no longer vali
 written and the id is left out of the answer.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
@@ -36,6 +36,7 @@ from detent.model.state import State, Verb
 from detent.spi.daemons import DaemonStore
 from detent.spi.leadership import LeaderStore
 from detent.spi.locks import LockStore
+from detent.spi.nodes import NodeStore
 from detent.spi.rescue import RescueStore
 from detent.spi.retention import RetentionStore
 
@@ -158,97 +159,6 @@ class FinishStore(Protocol):
         A terminal end also releases the job's business keys and wakes the jobs that waited
         for this one.
         """
-
-
-class NodeInfo(NamedTuple):
-    """A node as the others see it."""
-
-    incarnation: UUID
-    name: str
-    state: str
-    queues: Mapping[str, int]
-    host: str
-    pid: int
-    version: str
-    started_at: datetime
-    heartbeat_at: datetime
-    lease_until: datetime
-    capabilities: Sequence[str] = ()
-    roles: Sequence[str] = ()
-    info: Mapping[str, str] = {}
-    """What the node says of itself: its Python, its place, whatever an app adds."""
-    load: Mapping[str, float] = {}
-    """What it said with its last heartbeat: running, slots, cpu, rss, lag."""
-    dead_at: datetime | None = None
-    death: str | None = None
-    """Why it was declared dead."""
-
-
-class Beat(NamedTuple):
-    """The answer to a heartbeat."""
-
-    alive: bool
-    """False when the node's row is gone or dead: it must stop and join anew."""
-    now: datetime
-    nodes: int
-    """How many nodes are active."""
-    draining: bool = False
-    """Whether somebody wants the node to drain, or it does already."""
-    next_end: float | None = None
-    """Seconds until the first lease of another node ends; None without others."""
-    slots: Mapping[str, int] = {}
-    """Queues that were scaled for all nodes, and to how many slots on each."""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeIdentity:
-    """Who a node is: a name that may come again, and an incarnation that never does."""
-
-    incarnation: UUID
-    name: str
-    host: str
-    pid: int
-    version: str
-    queues: Mapping[str, int]
-    capabilities: Collection[str] = ()
-    roles: Collection[str] = ()
-    info: Mapping[str, str] = field(default_factory=dict)
-
-
-class NodeStore(Protocol):
-    """Knows the nodes and their leases."""
-
-    async def join(self, node: NodeIdentity, lease: timedelta) -> datetime:
-        """Register an incarnation as active with a lease from the store's now; return that now."""
-
-    async def beat(
-        self, node: UUID, lease: timedelta, load: Mapping[str, float] | None = None
-    ) -> Beat:
-        """Renew the lease of a living node and keep what it says of its load.
-
-        Never creates or revives a node.
-        """
-
-    async def drain(self, node: UUID) -> None:
-        """Mark a node as draining: it claims nothing more."""
-
-    async def leave(self, node: UUID) -> None:
-        """Remove a node that holds no claims any more; one that still holds some stays listed."""
-
-    async def nodes(self) -> list[NodeInfo]:
-        """Return all known nodes, the oldest first."""
-
-    async def adopt_jobs(self, tasks: Sequence[str], limit: int) -> int:
-        """Put jobs back in their old place that were parked as `unknown_task`, if their task is
-        one of these; return how many. Otherwise a job that came to the wrong node first would
-        wait although the right one is there.
-        """
-
-    async def claims_of(self, node: UUID) -> list[tuple[UUID, int]]:
-        """Return (id, fence) of every claim in the node's name."""
-
-    async def release_claims(self, node: UUID, claims: Sequence[tuple[UUID, int]]) -> int:
-        """Put claims back in their old place, uncharged; return how many there were."""
 
 
 class ContextStore(Protocol):

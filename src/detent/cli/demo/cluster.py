@@ -11,7 +11,7 @@ from uuid import UUID
 
 from detent.app import App
 from detent.cli.command import Failed
-from detent.spi.store import NodeInfo
+from detent.spi.nodes import NodeInfo
 
 # Shorter than anybody would choose in earnest, so that one need not wait for the rescue.
 LEASE: Final = {"DETENT_CLUSTER_HEARTBEAT_INTERVAL": "1s", "DETENT_CLUSTER_LEASE": "3s"}

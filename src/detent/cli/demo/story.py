@@ -11,7 +11,7 @@ from detent.cli.command import Failed
 from detent.cli.demo import plan
 from detent.cli.demo.cluster import Cluster
 from detent.cli.demo.report import Ledger, account
-from detent.spi.store import NodeInfo
+from detent.spi.nodes import NodeInfo
 
 GLANCE: Final = 0.1
 # When this share of the jobs has ended, a node is killed.

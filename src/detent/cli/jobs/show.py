@@ -26,7 +26,8 @@ from detent.cli.running import load_config
 from detent.cli.session import Session, with_session
 from detent.model.job import Attempt, JobInfo, LogEntry, Priority
 from detent.model.state import TERMINAL, State, Verb, verbs
-from detent.spi.store import NodeInfo, QueueInfo
+from detent.spi.nodes import NodeInfo
+from detent.spi.store import QueueInfo
 
 SHORT: Final = 300
 LOG_LINES: Final = 20

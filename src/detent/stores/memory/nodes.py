@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-from detent.spi.store import Beat, NodeIdentity, NodeInfo
+from detent.spi.nodes import Beat, NodeIdentity, NodeInfo
 from detent.stores.memory.ending import wake_unknown_tasks
 from detent.stores.memory.tables import Node, Tables
 

@@ -28,18 +28,10 @@ from detent.model.state import State, Verb
 from detent.spi.daemons import DaemonInfo, DaemonReport
 from detent.spi.leadership import Bid, Candidate, Leader, Term
 from detent.spi.locks import LockAnswer, LockInfo
+from detent.spi.nodes import Beat, NodeIdentity, NodeInfo
 from detent.spi.rescue import Rescue
 from detent.spi.retention import PrunedPage, PruneRequest
-from detent.spi.store import (
-    Beat,
-    Change,
-    ClaimRequest,
-    LaneScan,
-    NodeIdentity,
-    NodeInfo,
-    PendingCompletion,
-    QueueInfo,
-)
+from detent.spi.store import Change, ClaimRequest, LaneScan, PendingCompletion, QueueInfo
 from detent.stores.memory import (
     claim,
     context,

@@ -7,8 +7,8 @@ from typing import Any
 from uuid import UUID
 
 from detent.errors import Conflict
+from detent.spi.nodes import Beat, NodeIdentity, NodeInfo
 from detent.spi.notifier import Hint, Notifier
-from detent.spi.store import Beat, NodeIdentity, NodeInfo
 from detent.stores.postgres.database import Database
 
 

@@ -8,8 +8,8 @@ from uuid import UUID
 import msgspec
 
 from detent.errors import Conflict
+from detent.spi.nodes import Beat, NodeIdentity, NodeInfo
 from detent.spi.notifier import Hint, Notifier
-from detent.spi.store import Beat, NodeIdentity, NodeInfo
 from detent.stores.sqlite.columns import (
     MICROSECONDS,
     chunks,

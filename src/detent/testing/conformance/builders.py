@@ -9,8 +9,9 @@ from detent.ids import IdMaker
 from detent.model.job import Claim, Completion, Hook, Keys, NewJob, Priority, Settlement, lane_of
 from detent.model.retention import Action, Rule, StateRules
 from detent.model.state import State
+from detent.spi.nodes import NodeIdentity
 from detent.spi.retention import Mark, PruneRequest
-from detent.spi.store import ClaimRequest, Floor, LaneScan, NodeIdentity
+from detent.spi.store import ClaimRequest, Floor, LaneScan
 
 HOUR: Final = timedelta(hours=1)
 MINUTE: Final = timedelta(minutes=1)

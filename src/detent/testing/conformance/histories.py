@@ -17,7 +17,8 @@ from detent.errors import DetentError
 from detent.model.job import Claim, JobFilter, Keys, NewJob, Settlement
 from detent.model.retention import Action
 from detent.model.state import TERMINAL, State, Verb
-from detent.spi.store import Change, NodeIdentity, Store
+from detent.spi.nodes import NodeIdentity
+from detent.spi.store import Change, Store
 from detent.stores.memory import MemoryStore
 from detent.testing.conformance.builders import (
     HOUR,

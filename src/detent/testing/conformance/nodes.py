@@ -3,7 +3,8 @@
 from datetime import timedelta
 
 from detent.model.state import State
-from detent.spi.store import NodeIdentity, Store
+from detent.spi.nodes import NodeIdentity
+from detent.spi.store import Store
 from detent.testing.conformance.builders import (
     HOUR,
     MINUTE,

@@ -13,7 +13,7 @@ from detent.app import App
 from detent.config import ClusterConfig, Config, NodeConfig
 from detent.errors import StoreUnavailable
 from detent.spi.leadership import Term
-from detent.spi.store import NodeInfo
+from detent.spi.nodes import NodeInfo
 from detent.testing.simulation.auditor import Auditor
 from detent.testing.simulation.book import Book
 from detent.testing.simulation.checker import Checker

@@ -1,0 +1,75 @@
+"""A node inside a program of yours, from its start to its end."""
+
+from types import TracebackType
+from typing import Protocol, Self
+from uuid import UUID
+
+from detent import logs
+from detent._engine.crew import NodeParts
+from detent._engine.node import Node
+from detent.config import Config
+from detent.events import Bus
+from detent.spi.store import Store
+
+
+class Host(Protocol):
+    """What a node needs of its app."""
+
+    bus: Bus
+
+    @property
+    def store(self) -> Store:
+        """The store."""
+
+    def node_parts(self, config: Config) -> NodeParts:
+        """Return what a node is made from."""
+
+
+class RunningNode:
+    """A node inside a program: `async with app.node(): ...`."""
+
+    def __init__(self, app: Host, config: Config) -> None:
+        self._app = app
+        self._config = config
+        self._node: Node | None = None
+
+    @property
+    def id(self) -> UUID | None:
+        """The node's incarnation; None before it has started."""
+        return None if self._node is None else self._node.identity.incarnation
+
+    async def start(self) -> None:
+        """Open the store, join the cluster and begin to work."""
+        logs.attach(self._app.bus)
+        # A mistake in the parts is told before anything is opened.
+        parts = self._app.node_parts(self._config)
+        await self._app.store.open()
+        self._node = Node(parts)
+        await self._node.start()
+
+    def stop(self, *, now: bool = False) -> None:
+        """Ask the node to drain and end; safe to call from a signal handler."""
+        if self._node is not None:
+            self._node.stop(now=now)
+
+    async def wait_stopped(self) -> None:
+        """Wait for `stop()`, then drain; return when the node is gone."""
+        if self._node is not None:
+            await self._node.wait_stopped()
+
+    async def drain(self) -> None:
+        """Drain and end now."""
+        if self._node is not None:
+            await self._node.drain()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.drain()
