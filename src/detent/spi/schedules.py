@@ -1,0 +1,81 @@
+"""What a store promises about schedules: each slot is written once, with its job, or not at all."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple, Protocol
+
+from detent.model.schedule import FiredSlot, FirePlan, Overlap, PlannedSlot, ScheduleInfo, SlotInfo
+
+
+class DueSchedules(NamedTuple):
+    """Schedules whose next slot has come, by the store's clock."""
+
+    now: datetime
+    due: Sequence[ScheduleInfo]
+
+
+class ScheduleStore(Protocol):
+    """Keeps schedules, their slots and the calendars they leave out."""
+
+    async def save_schedule(self, info: ScheduleInfo, expected: int | None) -> ScheduleInfo | None:
+        """Write a schedule as it is given, if its revision is still `expected`.
+
+        None as `expected` means that there must be none of that name. Returns it with its new
+        revision, or None when somebody else was faster: nothing is written then.
+        """
+
+    async def get_schedules(self, names: Sequence[str]) -> list[ScheduleInfo]:
+        """Return the known schedules among `names`, by name."""
+
+    async def list_schedules(
+        self, *, group: str | None = None, after: str | None = None, limit: int = 100
+    ) -> list[ScheduleInfo]:
+        """Return schedules by name, those that come after the name `after`."""
+
+    async def delete_schedule(self, name: str, expected: int | None = None) -> bool:
+        """Remove a schedule (its slots stay as history); return whether there was one."""
+
+    async def pause_schedules(self, *, name: str | None = None, group: str | None = None) -> int:
+        """Let a schedule, or all of a group now and later, fire no more; return how many."""
+
+    async def resume_schedules(self, *, name: str | None = None, group: str | None = None) -> int:
+        """Let them fire again. What was missed meanwhile follows their misfire rule."""
+
+    async def due_schedules(self, limit: int) -> DueSchedules:
+        """Return schedules that are due and not paused, by next slot, then priority. No locks."""
+
+    async def next_fire(self) -> float | None:
+        """Return the seconds until the first schedule is due, 0 if one is, None without any."""
+
+    async def fire(self, plans: Sequence[FirePlan]) -> list[FiredSlot]:
+        """Write slots, jobs and next slots in one transaction; skip what another has done.
+
+        A plan counts only if its schedule still has the plan's revision and is neither paused nor
+        locked by somebody else. A slot that exists is not written again and its job not stored.
+        Overlap is decided here, against the jobs of earlier slots that still live.
+        """
+
+    async def fire_slots(
+        self, name: str, overlap: Overlap, slots: Sequence[PlannedSlot]
+    ) -> list[FiredSlot]:
+        """Write slots by hand (`trigger_now`, `backfill`); the schedule's next slot stays."""
+
+    async def slots_of(
+        self, name: str, *, before: datetime | None = None, limit: int = 50
+    ) -> list[SlotInfo]:
+        """Return the slots of a schedule, the latest first."""
+
+    async def live_jobs_of(self, name: str) -> list[SlotInfo]:
+        """Return the slots whose jobs have not ended."""
+
+    async def prune_slots(self, older_than: datetime, limit: int) -> int:
+        """Delete slots whose time is over and whose job is gone or ended; return how many."""
+
+    async def save_calendar(self, name: str, data: bytes) -> None:
+        """Keep a calendar under its name, in place of one that was there."""
+
+    async def get_calendars(self, names: Sequence[str] | None = None) -> dict[str, bytes]:
+        """Return the known calendars among `names`, or all."""
+
+    async def delete_calendar(self, name: str) -> list[str]:
+        """Remove a calendar; return the schedules that use it, in which case it stays."""
