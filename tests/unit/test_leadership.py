@@ -175,6 +175,31 @@ async def test_a_leader_that_cannot_confirm_stops_before_others_can_be_elected()
 
 
 @in_virtual_time
+async def test_a_term_that_was_lost_while_its_confirmation_was_on_its_way_does_not_come_back() -> (
+    None
+):
+    here = Candidates()
+    async with here.elector() as first:
+        await here.until_led(first)
+        here.stage.line.lose("elect", times=None)
+        await asyncio.sleep(TRUST - 1.5)
+        here.stage.line.heal()
+        held = here.stage.line.hold("elect")
+        asked = here.stage.line.count("elect")
+        await here.stage.until(lambda: here.stage.line.count("elect") > asked)
+        assert first.leads("maintenance") is not None
+        await here.stage.until(lambda: first.leads("maintenance") is None)
+        held.set()
+        await here.until_led(first)
+    # Under the old one, what its daemon had sent before it was stopped could still be written.
+    assert here.heard == [
+        ("begin", "maintenance", 1),
+        ("end", "maintenance", 1),
+        ("begin", "maintenance", 2),
+    ]
+
+
+@in_virtual_time
 async def test_a_short_trouble_of_the_store_costs_no_term() -> None:
     here = Candidates()
     async with here.elector() as first:

@@ -153,6 +153,10 @@ class Elector(Service):
                 continue
             if self._retired or not campaign.is_wanted():
                 unwanted.append(mine)
+            elif mine.number == bid.term:
+                # Lost while the question was on its way. Under the same term, what was sent before
+                # the loss could still be written: the next question asks for a new one.
+                self.wake()
             # An answer that was so long on its way is not believed; the next asks for a new term.
             elif self._is_trusted():
                 campaign.term = mine
