@@ -1,16 +1,20 @@
 """What a store promises about schedules: each slot is written once, with its job, or not at all."""
 
 from collections.abc import Sequence
-from datetime import datetime
-from typing import NamedTuple, Protocol
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple, Protocol
 
 from detent.model.schedule import FiredSlot, FirePlan, Overlap, PlannedSlot, ScheduleInfo, SlotInfo
+
+HOLD: Final = timedelta(seconds=30)
+"""How long a schedule that could not be fired is left alone before the next try."""
 
 
 class DueSchedules(NamedTuple):
     """Schedules whose next slot has come, by the store's clock."""
 
     now: datetime
+    """The store's now; also when nothing is due, or nothing was asked for."""
     due: Sequence[ScheduleInfo]
 
 
@@ -21,7 +25,9 @@ class ScheduleStore(Protocol):
         """Write a schedule as it is given, if its revision is still `expected`.
 
         None as `expected` means that there must be none of that name. Returns it with its new
-        revision, or None when somebody else was faster: nothing is written then.
+        revision, or None when somebody else was faster: nothing is written then. `created_at` and
+        `updated_at` are the store's to set, and a schedule that is new in a paused group is
+        paused with it. Revisions are never used twice, also not by another schedule of that name.
         """
 
     async def get_schedules(self, names: Sequence[str]) -> list[ScheduleInfo]:
@@ -36,29 +42,52 @@ class ScheduleStore(Protocol):
         """Remove a schedule (its slots stay as history); return whether there was one."""
 
     async def pause_schedules(self, *, name: str | None = None, group: str | None = None) -> int:
-        """Let a schedule, or all of a group now and later, fire no more; return how many."""
+        """Let a schedule, or all of a group now and later, fire no more; return how many.
+
+        Exactly one of `name` and `group` is given. Those that are paused already do not count.
+        """
 
     async def resume_schedules(self, *, name: str | None = None, group: str | None = None) -> int:
-        """Let them fire again. What was missed meanwhile follows their misfire rule."""
+        """Let them fire again. What was missed meanwhile follows their misfire rule.
 
-    async def due_schedules(self, limit: int) -> DueSchedules:
-        """Return schedules that are due and not paused, by next slot, then priority. No locks."""
+        A schedule can be resumed alone while the rest of its group stays paused; a group is
+        resumed with all in it.
+        """
 
-    async def next_fire(self) -> float | None:
-        """Return the seconds until the first schedule is due, 0 if one is, None without any."""
+    async def due_schedules(self, tasks: Sequence[str], limit: int) -> DueSchedules:
+        """Return schedules of these tasks that are due, by next slot, then priority. No locks.
+
+        Paused ones are left out, and for a while (`HOLD`) those that a plan found a problem with.
+        """
+
+    async def next_fire(self, tasks: Sequence[str]) -> float | None:
+        """Return the seconds until the first of these is due, 0 if one is, None without any."""
+
+    async def stranded_schedules(
+        self, tasks: Sequence[str], late: timedelta, limit: int
+    ) -> list[ScheduleInfo]:
+        """Return schedules of other tasks than these that are due since `late`, and not flagged."""
 
     async def fire(self, plans: Sequence[FirePlan]) -> list[FiredSlot]:
         """Write slots, jobs and next slots in one transaction; skip what another has done.
 
         A plan counts only if its schedule still has the plan's revision and is neither paused nor
         locked by somebody else. A slot that exists is not written again and its job not stored.
-        Overlap is decided here, against the jobs of earlier slots that still live.
+        Overlap is decided here, against the jobs of other slots that still live and carry
+        `Hook.SLOT`: only the end of those can be waited for. A plan with a problem and no slots
+        flags its schedule and leaves it alone for a while; any other takes the flag away.
+
+        `runs` grows by the slots that were to get a job, also if an earlier job stood in the way.
         """
 
     async def fire_slots(
         self, name: str, overlap: Overlap, slots: Sequence[PlannedSlot]
     ) -> list[FiredSlot]:
-        """Write slots by hand (`trigger_now`, `backfill`); the schedule's next slot stays."""
+        """Write slots by hand (`trigger_now`, `backfill`); the schedule's next slot stays.
+
+        A slot that has a job stays as it is; one that was left out gets its job now.
+        Returns nothing for a schedule that is not there; a paused one can be fired by hand.
+        """
 
     async def slots_of(
         self, name: str, *, before: datetime | None = None, limit: int = 50
@@ -68,8 +97,8 @@ class ScheduleStore(Protocol):
     async def live_jobs_of(self, name: str) -> list[SlotInfo]:
         """Return the slots whose jobs have not ended."""
 
-    async def prune_slots(self, older_than: datetime, limit: int) -> int:
-        """Delete slots whose time is over and whose job is gone or ended; return how many."""
+    async def prune_slots(self, keep: timedelta, limit: int) -> int:
+        """Delete slots written longer ago than that whose job is gone or ended; return how many."""
 
     async def save_calendar(self, name: str, data: bytes) -> None:
         """Keep a calendar under its name, in place of one that was there."""
@@ -78,4 +107,4 @@ class ScheduleStore(Protocol):
         """Return the known calendars among `names`, or all."""
 
     async def delete_calendar(self, name: str) -> list[str]:
-        """Remove a calendar; return the schedules that use it, in which case it stays."""
+        """Remove a calendar; return the schedules that use it (some), in which case it stays."""

@@ -1,0 +1,217 @@
+"""Brings the schedules that code declares into the store, and removes those that no code does.
+
+A node stores what its code declares when it starts, under a lock, so that nodes which start
+together do it one after another. From then on it only says now and then that it still declares
+them: in a rolling deploy the old and the new code would otherwise undo each other's changes for
+as long as both run. What nobody has declared for the grace is removed.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+from uuid import UUID
+
+from detent._engine.leadership import SCHEDULER, Elector
+from detent._engine.service import Service
+from detent.config import SchedulesConfig
+from detent.errors import ConfigError, StoreError
+from detent.events import Bus, ScheduleDeclared, ScheduleRemoved, ScheduleTrouble
+from detent.model.ownership import declared_anew, is_abandoned, merged
+from detent.model.schedule import Owner, Schedule, ScheduleInfo
+from detent.slots import slots_with
+from detent.spi.locks import LockStore
+from detent.spi.notifier import Notifier, ScheduleHint
+from detent.spi.runtime import Runtime
+from detent.spi.schedules import ScheduleStore
+
+LOCK: Final = "detent:schedules"
+TTL: Final = timedelta(seconds=30)
+PAGE: Final = 500
+# How often a node looks whether its schedules are still there, and must be declared anew.
+INTERVAL: Final = 60.0
+# A declaration is renewed when it is this old, as a share of the grace.
+RENEWED: Final = 1 / 3
+LONGEST_WAIT: Final = 1.0
+TRIES: Final = 10
+
+
+class DeclaringStore(ScheduleStore, LockStore, Protocol):
+    """What declaring needs of a store."""
+
+
+class Declarer(Service):
+    """Declares once, and stands by it."""
+
+    name = "declarer"
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        bus: Bus,
+        store: DeclaringStore,
+        notifier: Notifier | None,
+        *,
+        schedules: Sequence[Schedule],
+        elector: Elector,
+        node_name: str,
+        config: SchedulesConfig,
+    ) -> None:
+        super().__init__(runtime, bus)
+        self._store = store
+        self._notifier = notifier
+        self._schedules = schedules
+        self._elector = elector
+        self._node_name = node_name
+        self._grace = config.grace
+        self._is_first = True
+        self._swept_at = runtime.monotonic()
+        self._said: dict[str, str] = {}
+
+    async def begin(self) -> None:
+        """Declare before the node is ready, unless another node is at it just now.
+
+        Trouble with the store is no reason not to start: it is tried again.
+        """
+        with suppress(StoreError):
+            if self._schedules and await self._declare_locked() is None:
+                self._is_first = False
+
+    async def run_once(self) -> float:
+        """Declare, renew or remove, if it is time."""
+        if self._schedules:
+            waits = await self._declare_locked()
+            if waits is not None:
+                return min(waits, LONGEST_WAIT) * self.runtime.uniform(0.8, 1.2)
+            self._is_first = False
+        await self._sweep()
+        return INTERVAL
+
+    # Declaring
+
+    async def _declare_locked(self) -> float | None:
+        """Declare under the lock; return how long to wait if another node has it."""
+        if not self._is_first and not await self._is_due():
+            return None
+        holder = self.runtime.new_id()
+        answer = await self._store.acquire_lock(LOCK, holder, self._node_name, TTL)
+        if answer.fence is None:
+            return max(answer.free_in, 0.05)
+        try:
+            await self._declare_all(holder)
+        finally:
+            await self._store.release_lock(LOCK, holder)
+        return None
+
+    async def _is_due(self) -> bool:
+        """Whether one of them is gone, was reset, or has not been declared for a while."""
+        now = await self._now()
+        known = await self._known()
+        return len(known) < len(self._schedules) or any(
+            self._is_stale(info, now) for info in known.values()
+        )
+
+    def _is_stale(self, info: ScheduleInfo, now: datetime) -> bool:
+        if info.schedule.owner is not Owner.CODE:
+            return False
+        if info.declared_at is None:
+            return True
+        return self._grace is not None and info.declared_at < now - self._grace * RENEWED
+
+    async def _declare_all(self, holder: UUID) -> None:
+        known = await self._known()
+        told = False
+        for number, schedule in enumerate(self._schedules):
+            if number % PAGE == PAGE - 1:
+                await self._store.renew_lock(LOCK, holder, TTL)
+            info = known.get(schedule.name)
+            told = await self._declare(schedule, info) or told
+        if told and self._notifier is not None:
+            self._notifier.publish([ScheduleHint()])
+
+    async def _known(self) -> dict[str, ScheduleInfo]:
+        names = [schedule.name for schedule in self._schedules]
+        found: dict[str, ScheduleInfo] = {}
+        for start in range(0, len(names), PAGE):
+            page = await self._store.get_schedules(names[start : start + PAGE])
+            found |= {info.schedule.name: info for info in page}
+        return found
+
+    async def _declare(self, schedule: Schedule, info: ScheduleInfo | None) -> bool:
+        """Store one as it should be; return whether it is another than before."""
+        for _ in range(TRIES):
+            if info is not None and info.schedule.owner is not Owner.CODE:
+                self._say(schedule.name, "an operator made one of that name, which is kept")
+                return False
+            now = await self._now()
+            wanted = await self._wanted(schedule, info, now)
+            if wanted is None:
+                return False
+            expected = None if info is None else info.revision
+            saved = await self._store.save_schedule(wanted, expected)
+            if saved is not None:
+                return self._tell(info, saved)
+            # It has fired, or somebody has edited it, since it was read.
+            found = await self._store.get_schedules([schedule.name])
+            info = found[0] if found else None
+        self._say(schedule.name, "it changes too fast to be declared; trying again in a minute")
+        return False
+
+    async def _wanted(
+        self, schedule: Schedule, info: ScheduleInfo | None, now: datetime
+    ) -> ScheduleInfo | None:
+        """Return what is to be stored, or None if all is well as it is."""
+        if info is not None and not self._is_first and info.declared_at is not None:
+            # Only a sign of life: other nodes may run other code by now.
+            return replace(info, declared_at=now) if self._is_stale(info, now) else None
+        before = info or ScheduleInfo(replace(schedule, trigger=b""), 0, None)
+        try:
+            slots = await slots_with(self._store, merged(schedule, before.schedule, before.edited))
+            wanted = declared_anew(schedule, before, now, slots)
+        except ConfigError as error:
+            self._say(schedule.name, str(error))
+            wanted = replace(before, schedule=schedule, next_fire=None, problem=str(error))
+        if info is not None and wanted == info and not self._is_stale(info, now):
+            return None
+        return replace(wanted, declared_at=now)
+
+    async def _now(self) -> datetime:
+        return (await self._store.due_schedules([], 0)).now
+
+    def _tell(self, info: ScheduleInfo | None, saved: ScheduleInfo) -> bool:
+        if info is not None and info.schedule == saved.schedule:
+            return False
+        self.bus.emit(
+            ScheduleDeclared(saved.schedule.name, info is None, saved.next_fire, saved.edited)
+        )
+        return True
+
+    def _say(self, name: str, problem: str) -> None:
+        if self._said.get(name) != problem:
+            self._said[name] = problem
+            self.bus.emit(ScheduleTrouble(name, problem))
+
+    # Removing
+
+    async def _sweep(self) -> None:
+        """Remove what nobody declares any more; one node does it, now and then."""
+        if self._grace is None or self._elector.leads(SCHEDULER) is None:
+            return
+        pause = self._grace.total_seconds() / 2
+        if self.runtime.monotonic() - self._swept_at < pause:
+            return
+        now, after = await self._now(), None
+        while page := await self._store.list_schedules(after=after, limit=PAGE):
+            for info in page:
+                if is_abandoned(info, now, self._grace):
+                    await self._remove(info, now)
+            after = page[-1].schedule.name
+        self._swept_at = self.runtime.monotonic()
+
+    async def _remove(self, info: ScheduleInfo, now: datetime) -> None:
+        name = info.schedule.name
+        # Only as it was seen: a node may be declaring it at this moment.
+        if await self._store.delete_schedule(name, info.revision):
+            unseen = now - (info.declared_at or now)
+            self.bus.emit(ScheduleRemoved(name, unseen.total_seconds()))

@@ -1,0 +1,133 @@
+"""`detent schedules next`: the slots to come, of a schedule or of a trigger not yet stored."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+import click
+
+from detent.cli.command import NotUnderstood, example, json_option, reading, store_options
+from detent.cli.completion import complete_schedule
+from detent.cli.moments import ago, iso, now
+from detent.cli.output import Column, on_terminal, print_json, print_lines, print_next, print_table
+from detent.cli.running import load_config
+from detent.cli.schedules.record import found, when, zone
+from detent.cli.session import Session, with_session
+from detent.config import parse_duration
+from detent.model.triggers import Trigger
+from detent.scheduling import read_trigger
+from detent.slots import MOST_SLOTS
+
+PREVIEW: Final = "preview"
+
+
+@click.command(
+    "next",
+    epilog=example(
+        "detent schedules next nightly --count 10",
+        'detent schedules next --cron "0 9 * * MON-FRI" --timezone Europe/Berlin',
+        "detent schedules next --every 15m --json",
+    ),
+)
+@click.argument("name", required=False, shell_complete=complete_schedule)
+@click.option(
+    "--count",
+    type=click.IntRange(1, MOST_SLOTS),
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="How many.",
+)
+@click.option("--cron", metavar="TEXT", help="Of this cron instead; needs no store.")
+@click.option(
+    "--every", metavar="5m", callback=reading(parse_duration), help="Of this interval instead."
+)
+@click.option("--timezone", metavar="ZONE", help="For --cron.  [default: UTC]")
+@store_options
+@json_option
+def next_command(
+    *,
+    name: str | None,
+    count: int,
+    cron: str | None,
+    every: timedelta | None,
+    timezone: str | None,
+    url: str | None,
+    schema: str | None,
+    as_json: bool,
+) -> None:
+    """Print the next slots, and say it in words.
+
+    In local time and in UTC. In a pipe each slot is a line with both, and a tab in between.
+    """
+    given = [value for value in (name, cron, every) if value is not None]
+    if len(given) != 1:
+        raise NotUnderstood("give one of NAME, --cron and --every")
+    if name is None:
+        trigger = read_trigger(PREVIEW, cron if cron is not None else every, timezone)
+        _print(None, trigger.describe(), trigger.timezone, _preview(trigger, count), as_json)
+        return
+    if timezone is not None:
+        raise NotUnderstood("--timezone goes with --cron; a schedule has its own")
+
+    async def look(session: Session) -> tuple[str, str, Sequence[datetime]]:
+        schedule = (await found(session, name)).schedule
+        slots = await session.schedules.next(name, count)
+        return when(schedule), zone(schedule), slots
+
+    words, place, slots = with_session(load_config(url, schema), look)
+    _print(name, words, place, slots, as_json)
+
+
+def _preview(trigger: Trigger, count: int) -> Sequence[datetime]:
+    slots: list[datetime] = []
+    slot = trigger.next_after(now())
+    while slot is not None and len(slots) < count:
+        slots.append(slot)
+        slot = trigger.next_after(slot)
+    return slots
+
+
+def _print(
+    name: str | None, words: str, place: str, slots: Sequence[datetime], as_json: bool
+) -> None:
+    local = [slot.astimezone(ZoneInfo(place)) for slot in slots]
+    if as_json:
+        record: dict[str, Any] = {} if name is None else {"name": name}
+        print_json(
+            record
+            | {
+                "when": words,
+                "timezone": place,
+                "slots": [
+                    {"local": here.isoformat(), "utc": iso(slot)}
+                    for here, slot in zip(local, slots, strict=True)
+                ],
+            }
+        )
+    elif on_terminal():
+        _print_for_people(name, words, place, list(zip(local, slots, strict=True)))
+    else:
+        print_lines(
+            [(here.isoformat(), iso(slot)) for here, slot in zip(local, slots, strict=True)]
+        )
+
+
+def _print_for_people(
+    name: str | None, words: str, place: str, slots: Sequence[tuple[datetime, datetime]]
+) -> None:
+    click.echo(f"{words[:1].upper()}{words[1:]}.")
+    if not slots:
+        click.echo("There is no slot to come.")
+        return
+    click.echo()
+    at = now()
+    columns = (Column(place), Column("UTC"), Column("", right=True))
+    rows = [
+        (f"{here:%a %Y-%m-%d %H:%M:%S %z}", f"{slot:%Y-%m-%d %H:%M:%S}", ago(slot, at))
+        for here, slot in slots
+    ]
+    print_table(columns, rows)
+    if name is not None:
+        print_next(f"detent schedules history {name}")

@@ -1,0 +1,247 @@
+"""`detent schedules create` and `update`: schedules by hand, with the same words as in code."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeVar
+
+import click
+
+from detent.app import App
+from detent.cli.command import NotUnderstood, example, json_option, reading, store_options
+from detent.cli.completion import complete_schedule, complete_task
+from detent.cli.enqueue import read_arguments
+from detent.cli.groups import meant
+from detent.cli.locate import aim, find_app
+from detent.cli.moments import ago, now, read_time
+from detent.cli.output import on_terminal, print_json, print_lines, print_next
+from detent.cli.running import load_config, run
+from detent.cli.schedules.record import found, full, when
+from detent.cli.session import Session, refuse_memory, with_session
+from detent.config import parse_duration
+from detent.model.job import Priority
+from detent.model.schedule import Overlap, ScheduleInfo
+from detent.model.triggers import Dates, Once, Trigger
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+NOTHING: Final = "none"
+
+
+def _read_end(value: str) -> datetime | str:
+    return NOTHING if value == NOTHING else read_time(value)
+
+
+def settings(command: Command) -> Command:
+    """Give a command an option for each thing that can be said about a schedule."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+_OPTIONS: Final = (
+    click.option("--cron", metavar="TEXT", help="When: five or six fields, or @daily."),
+    click.option("--timezone", metavar="ZONE", help="Of the cron.  [default: UTC]"),
+    click.option(
+        "--every", metavar="5m", callback=reading(parse_duration), help="When: every so long."
+    ),
+    click.option(
+        "--at",
+        metavar="TIME",
+        multiple=True,
+        callback=reading(read_time),
+        help="When: at this time; may be repeated.",
+    ),
+    click.option("--group", metavar="NAME", help="What it is paused with."),
+    click.option(
+        "--calendar",
+        "calendars",
+        metavar="NAME",
+        multiple=True,
+        help="Times to leave out; may be repeated.",
+    ),
+    click.option("--misfire", metavar="RULE", help="skip, fire_once or catch_up(N)."),
+    click.option("--misfire-threshold", metavar="60s", help="Fired later, a slot was missed."),
+    click.option(
+        "--overlap",
+        type=click.Choice([str(rule) for rule in Overlap]),
+        help="While an earlier job lives.",
+    ),
+    click.option("--jitter", metavar="30s", help="Spread its jobs over this long."),
+    click.option(
+        "--start",
+        metavar="TIME",
+        callback=reading(_read_end),
+        help='Not before this; "none" for no start.',
+    ),
+    click.option(
+        "--end",
+        metavar="TIME",
+        callback=reading(_read_end),
+        help='Not after this; "none" for no end.',
+    ),
+    click.option("--max-runs", type=click.IntRange(1), metavar="N", help="Only so often."),
+    click.option("--description", metavar="TEXT", help="For people."),
+    click.option("--queue", metavar="NAME", help="Of its jobs, instead of the task's."),
+    click.option(
+        "--priority",
+        type=click.Choice([priority.name.lower() for priority in Priority]),
+        help="Of its jobs, instead of the task's.",
+    ),
+    click.option(
+        "--timeout",
+        metavar="30s",
+        callback=reading(parse_duration),
+        help="How long an attempt may take.",
+    ),
+    click.option("--needs", metavar="NAME", multiple=True, help="A capability; may be repeated."),
+    click.option("--tag", "tags", metavar="TAG", multiple=True, help="May be repeated."),
+)
+
+
+def _trigger(options: dict[str, Any]) -> str | timedelta | Trigger | None:
+    """Take the trigger out of the options, if they describe one."""
+    cron, every, at = (options.pop(name) for name in ("cron", "every", "at"))
+    given = [
+        name
+        for name, value in (("--cron", cron), ("--every", every), ("--at", at or None))
+        if value is not None
+    ]
+    if len(given) > 1:
+        raise NotUnderstood(f"{' and '.join(given)}: give one of them")
+    if at:
+        return Once(at[0]) if len(at) == 1 else Dates(at)
+    found: str | timedelta | None = every if cron is None else cron
+    return found
+
+
+def _changes(options: dict[str, Any]) -> dict[str, Any]:
+    """Return what was said, as `app.schedules` takes it."""
+    said = {name: value for name, value in options.items() if value not in (None, ())}
+    if "priority" in said:
+        said["priority"] = Priority[said["priority"].upper()]
+    return said | {name: None for name in ("start", "end") if said.get(name) == NOTHING}
+
+
+@click.command(
+    "create",
+    epilog=example(
+        "detent schedules create shop.jobs:app nightly shop.jobs.clean --cron '0 3 * * *'",
+        """detent schedules create shop.jobs:app ping shop.jobs.ping '{"host": "a"}' --every 5m""",
+        "detent schedules create shop.jobs:app gift shop.jobs.send --at '2026-12-24 18:00'",
+    ),
+)
+@click.argument("place", metavar="APP")
+@click.argument("name")
+@click.argument("task", shell_complete=complete_task)
+@click.argument("arguments", metavar="[JSON]", required=False, default="{}")
+@settings
+@store_options
+@json_option
+def create_command(
+    *,
+    place: str,
+    name: str,
+    task: str,
+    arguments: str,
+    url: str | None,
+    schema: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Create a schedule for a task of APP.
+
+    APP is module:attribute. JSON holds the arguments of the task: an object by name, an array in
+    order; "-" reads them from standard input, "@FILE" from a file. Nodes of APP need not be told.
+    """
+    trigger = _trigger(options)
+    if trigger is None:
+        raise NotUnderstood("say when: --cron, --every or --at")
+    args, kwargs = read_arguments(arguments)
+    app = find_app(place)
+    aim(app, url, schema)
+    refuse_memory(app.config)
+    if app.tasks.find(task) is None:
+        names = [known.name for known in app.tasks]
+        hint = meant(task, names, "the tasks are") if names else "the app has no tasks"
+        raise NotUnderstood(f"no task is named {task!r}; {hint}")
+
+    async def create() -> ScheduleInfo:
+        async with app:
+            said = _changes(options)
+            return await app.schedules.create(name, trigger, task, args=args, kwargs=kwargs, **said)
+
+    info = run(create(), app.config)
+    _print(info, "Created", as_json)
+
+
+@click.command(
+    "update",
+    epilog=example(
+        "detent schedules update nightly --cron '0 4 * * *' --timezone Europe/Berlin",
+        "detent schedules update nightly --overlap skip --jitter 5m",
+        """detent schedules update ping --app shop.jobs:app --args '{"host": "b"}'""",
+    ),
+)
+@click.argument("name", shell_complete=complete_schedule)
+@settings
+@click.option("--args", "arguments", metavar="JSON", help="Of the task; needs --app.")
+@click.option("--app", "place", metavar="APP", help="module:attribute, to check --args.")
+@click.option(
+    "--revision", type=int, metavar="N", help="Only if it is still as `show` has shown it."
+)
+@store_options
+@json_option
+def update_command(
+    *,
+    name: str,
+    arguments: str | None,
+    place: str | None,
+    revision: int | None,
+    url: str | None,
+    schema: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Change some fields of a schedule.
+
+    What is not named stays. In a schedule that code declares, what was changed stays so, whatever
+    code says, until `detent schedules reset`.
+    """
+    trigger = _trigger(options)
+    changes = _changes(options)
+    if arguments is not None:
+        if place is None:
+            raise NotUnderstood("--args: say --app too, which can check them")
+        changes["args"], changes["kwargs"] = read_arguments(arguments)
+    if not changes and trigger is None:
+        raise NotUnderstood("nothing to change (see: detent schedules update -h)")
+    words: dict[str, Any] = {"revision": revision, **changes}
+    if place is None:
+
+        async def update(session: Session) -> ScheduleInfo:
+            await found(session, name)
+            return await session.schedules.update(name, trigger, **words)
+
+        info = with_session(load_config(url, schema), update)
+    else:
+        app = find_app(place)
+        aim(app, url, schema)
+        refuse_memory(app.config)
+        info = run(_update(app, name, trigger, words), app.config)
+    _print(info, "Changed", as_json)
+
+
+async def _update(app: App, name: str, trigger: Any, words: dict[str, Any]) -> ScheduleInfo:
+    async with app:
+        return await app.schedules.update(name, trigger, **words)
+
+
+def _print(info: ScheduleInfo, done: str, as_json: bool) -> None:
+    name = info.schedule.name
+    if as_json:
+        print_json(full(info))
+    elif on_terminal():
+        coming = "" if info.next_fire is None else f"; next {ago(info.next_fire, now())}"
+        click.echo(f"{done} {click.style(name, bold=True)}: {when(info.schedule)}{coming}.")
+        print_next(f"detent schedules next {name}", f"detent schedules show {name}")
+    else:
+        print_lines([(name, done.lower())])

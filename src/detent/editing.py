@@ -1,0 +1,74 @@
+"""An operator's edit of a schedule: what it changes, and what comes of it."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+from detent.errors import ConfigError
+from detent.firings import edited_firing
+from detent.model.job import NewJob, needs_of
+from detent.model.schedule import Schedule
+from detent.model.triggers import Trigger, trigger_bytes
+from detent.scheduling import (
+    Declarations,
+    call_arguments,
+    checked,
+    in_zone,
+    read_parts,
+    read_trigger,
+)
+from detent.spi.codec import Codec
+from detent.tasks import BoundCall, Registry
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """What is to be different from now on."""
+
+    trigger: str | timedelta | Trigger | None
+    timezone: str | None
+    changes: Mapping[str, Any]
+
+    @property
+    def fields(self) -> Sequence[str]:
+        """The names of the fields that it is about."""
+        names = ["args" if name == "kwargs" else name for name in self.changes]
+        if self.trigger is not None or self.timezone is not None:
+            names.append("trigger")
+        return list(dict.fromkeys(names))
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """What turns a call into a job: an app has one, a mere look into a store has not."""
+
+    tasks: Registry
+    prepare: Callable[[BoundCall[Any]], NewJob]
+    declared: Declarations
+    admit: Callable[[NewJob], Awaitable[NewJob]]
+    """What allows and seals a job before it is stored."""
+
+
+def edited(schedule: Schedule, edit: Edit, codec: Codec, workshop: Workshop | None) -> Schedule:
+    """Return a schedule after an edit, or raise `ConfigError`."""
+    name, changes = schedule.name, edit.changes
+    parts = read_parts(name, changes)
+    if edit.trigger is not None:
+        parts["trigger"] = trigger_bytes(read_trigger(name, edit.trigger, edit.timezone))
+    elif edit.timezone is not None:
+        parts["trigger"] = trigger_bytes(in_zone(name, schedule.trigger, edit.timezone))
+    firing = edited_firing(schedule.firing, changes, codec)
+    if "args" in changes or "kwargs" in changes:
+        if workshop is None:
+            raise ConfigError(
+                f"schedule {name!r}: args: only the app that has the task {firing.task!r} can "
+                "check them"
+            )
+        args, kwargs = call_arguments(name, changes)
+        task = workshop.tasks.get(firing.task)
+        there = task.options(queue=firing.queue, needs=needs_of(firing.lane))
+        # Arguments may be keys of limits, and then another lane is theirs.
+        job = workshop.prepare(there.bind(*args, **kwargs))
+        firing = replace(firing, args=job.args, codec=job.codec, lane=job.lane)
+    return checked(replace(schedule, firing=firing, **parts))

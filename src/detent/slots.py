@@ -1,0 +1,115 @@
+"""The slots of a schedule: the next ones, and those of a time in the past, calendars included."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from detent.errors import ConfigError
+from detent.model.calendars import Calendar, calendar_from, stacked
+from detent.model.firing import first_slot
+from detent.model.ownership import NextSlot
+from detent.model.schedule import Overlap, Schedule, ScheduleInfo
+from detent.model.triggers import trigger_from
+from detent.model.zones import INSTANT
+from detent.scheduling import read_parts
+from detent.spi.schedules import ScheduleStore
+
+MOST_SLOTS: Final = 10_000
+
+
+async def slots_with(store: ScheduleStore, schedule: Schedule) -> NextSlot:
+    """Return what finds the slots of a schedule, with the calendars that are stored now.
+
+    Raises `ConfigError` if one of its calendars is not there.
+    """
+    known = await calendars_in(store) if schedule.calendars else {}
+    try:
+        stacked(schedule.calendars, known)
+    except ValueError as error:
+        raise ConfigError(f"schedule {schedule.name!r}: calendars: {error}") from error
+
+    def next_slot(schedule: Schedule, after: datetime) -> datetime | None:
+        try:
+            return slot_after(schedule, known, after)
+        except ValueError as error:
+            raise ConfigError(f"schedule {schedule.name!r}: {error}") from error
+
+    return next_slot
+
+
+async def calendars_in(store: ScheduleStore) -> Mapping[str, Calendar]:
+    """Return all stored calendars; one may stand on any other."""
+    return {name: calendar_from(data) for name, data in (await store.get_calendars()).items()}
+
+
+def slot_after(
+    schedule: Schedule, known: Mapping[str, Calendar], after: datetime
+) -> datetime | None:
+    """Return the first slot after a moment, between start and end and outside of calendars."""
+    return first_slot(
+        trigger_from(schedule.trigger).for_schedule(schedule.name),
+        stacked(schedule.calendars, known),
+        now=after,
+        start_at=schedule.start_at,
+        end_at=schedule.end_at,
+    )
+
+
+def coming(info: ScheduleInfo, slots: NextSlot, count: int) -> Sequence[datetime]:
+    """Return the next slots of a schedule, from the one that comes first."""
+    found: list[datetime] = []
+    schedule, slot = info.schedule, info.next_fire
+    if schedule.max_runs is not None:
+        count = min(count, schedule.max_runs - info.runs)
+    while slot is not None and len(found) < count:
+        found.append(slot)
+        slot = slots(schedule, slot)
+    return found
+
+
+def between(
+    schedule: Schedule, slots: NextSlot, first: datetime, last: datetime, limit: int
+) -> Sequence[datetime]:
+    """Return the slots from `first` to before `last`, if there are no more than `limit`."""
+    if not 1 <= limit <= MOST_SLOTS:
+        raise ConfigError(f"limit = {limit}: must be 1 to {MOST_SLOTS:,}")
+    found: list[datetime] = []
+    slot = slots(schedule, first - INSTANT)
+    while slot is not None and slot < last:
+        if len(found) == limit:
+            raise ConfigError(
+                f"schedule {schedule.name!r}: more than {limit:,} slots from {first.isoformat()} "
+                f"to {last.isoformat()}; take a shorter time or a higher limit"
+            )
+        found.append(slot)
+        slot = slots(schedule, slot)
+    return found
+
+
+def past_range(
+    name: str, start: datetime, end: datetime, now: datetime
+) -> tuple[datetime, datetime]:
+    """Return a stretch of the past, in UTC, or say what is wrong with it."""
+    for field, moment in (("start", start), ("end", end)):
+        if not isinstance(moment, datetime) or moment.tzinfo is None:
+            raise ConfigError(
+                f"schedule {name!r}: {field} = {moment!r}: must be a datetime with a time zone"
+            )
+    if end <= start:
+        raise ConfigError(
+            f"schedule {name!r}: end = {end.isoformat()}: must be after start ({start.isoformat()})"
+        )
+    if end > now:
+        raise ConfigError(
+            f"schedule {name!r}: end = {end.isoformat()}: must not be in the future; "
+            "slots to come are fired when they come"
+        )
+    return start.astimezone(UTC), end.astimezone(UTC)
+
+
+def overlap_of(schedule: Schedule, overlap: Overlap | str | None) -> Overlap:
+    """Return the overlap rule for slots of the past: one after another, unless said otherwise."""
+    if overlap is not None:
+        chosen: Overlap = read_parts(schedule.name, {"overlap": overlap})["overlap"]
+        return chosen
+    return Overlap.ALLOW if schedule.overlap is Overlap.ALLOW else Overlap.QUEUE

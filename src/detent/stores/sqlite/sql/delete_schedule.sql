@@ -1,0 +1,3 @@
+-- Remove a schedule; its slots stay, as history.
+-- ?1 name  ?2 the revision that was seen, or NULL for any
+DELETE FROM detent_schedule WHERE name = ?1 AND (?2 IS NULL OR revision = ?2)

@@ -1,0 +1,375 @@
+"""If these fail, an operator changes another schedule than he meant, or not what he meant in it."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from detent import App
+from detent.calendars import Holidays
+from detent.events import DaemonStarted
+from detent.model.schedule import Misfire, Overlap, Owner, ScheduleInfo
+from detent.triggers import Once
+from tests.cli.conftest import Detent
+from tests.cli.stores import MODULE, Program
+
+Call = Callable[..., Result]
+
+#: What is refused before a store is asked is the same for all of them.
+on_one_store = pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+
+
+@pytest.fixture
+def program(store_url: str) -> Program:
+    return Program(store_url)
+
+
+@pytest.fixture
+def run(detent: Detent, store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """Call `detent` on the store, with an app in a module that no other test has imported."""
+    (tmp_path / "shop_schedules.py").write_text(MODULE)
+    monkeypatch.delitem(sys.modules, "shop_schedules", raising=False)
+    return lambda *arguments: detent(*arguments, DETENT_URL=store_url)
+
+
+@pytest.fixture
+def create(run: Call) -> Call:
+    """Create a schedule of the task `hello`."""
+
+    def create(name: str, *options: str) -> Result:
+        given = options or ("--cron", "0 3 * * *")
+        return run(
+            "schedules", "create", "shop_schedules:app", name, "hello", '{"name": "Ada"}', *given
+        )
+
+    return create
+
+
+def stored(program: Program, name: str) -> ScheduleInfo:
+    return program.call(lambda app: app.schedules.get(name))
+
+
+def test_a_schedule_is_created_with_the_words_of_code(create: Call, program: Program) -> None:
+    result = create(
+        "nightly",
+        *("--cron", "0 3 * * MON-FRI", "--timezone", "Asia/Tokyo", "--group", "reports"),
+        *("--misfire", "catch_up(5)", "--misfire-threshold", "2m", "--overlap", "skip"),
+        *("--jitter", "30s", "--start", "2026-01-01T00:00Z", "--end", "2099-01-01T00:00Z"),
+        *("--max-runs", "7", "--description", "Greets", "--queue", "mail", "--priority", "high"),
+        *("--timeout", "30s", "--needs", "smtp", "--tag", "a", "--tag", "b"),
+    )
+    assert (result.exit_code, result.output) == (0, "nightly\tcreated\n")
+    info = stored(program, "nightly")
+    schedule, firing = info.schedule, info.schedule.firing
+    assert (schedule.group, schedule.owner) == ("reports", Owner.OPERATOR)
+    assert (schedule.misfire, schedule.catch_up_limit) == (Misfire.CATCH_UP, 5)
+    assert (schedule.overlap, schedule.jitter) == (Overlap.SKIP, timedelta(seconds=30))
+    assert (schedule.start_at, schedule.max_runs) == (datetime(2026, 1, 1, tzinfo=UTC), 7)
+    assert (firing.task, firing.lane, firing.tags) == ("hello", "mail+smtp", ("a", "b"))
+    assert json.loads(firing.args) == {"name": "Ada"}
+    assert info.next_fire is not None
+    assert info.next_fire.hour == 18
+
+
+def test_it_fires_every_so_long_or_at_certain_times(create: Call, program: Program) -> None:
+    assert create("often", "--every", "5m").exit_code == 0
+    assert create("gift", "--at", "2099-12-24T18:00Z").exit_code == 0
+    assert create("gifts", "--at", "2099-12-24T18:00Z", "--at", "2098-12-24T18:00Z").exit_code == 0
+    assert stored(program, "gift").next_fire == datetime(2099, 12, 24, 18, tzinfo=UTC)
+    assert stored(program, "gifts").next_fire == datetime(2098, 12, 24, 18, tzinfo=UTC)
+
+
+WRONG: list[tuple[tuple[str, ...], str]] = [
+    (("--cron", "0 0 30 2 *"), "never happens"),
+    (("--cron", "@daily", "--timezone", "Mars"), "timezone='Mars'"),
+    (("--every", "5m", "--at", "2099-01-01"), "--every and --at: give one of them"),
+    (("--overlap", "skip"), "say when: --cron, --every or --at"),
+    (("--every", "5m", "--jitter", "-1s"), "jitter"),
+    (("--every", "5m", "--misfire", "catch_up"), "misfire = 'catch_up': must say how many"),
+    (("--every", "5m", "--calendar", "nowhere"), "calendar 'nowhere' is unknown"),
+    (("--at", "2001-01-01"), "has no slot after"),
+    (
+        ("--every", "5m", "--start", "2099-01-02T00:00Z", "--end", "2099-01-01T00:00Z"),
+        "must be after start",
+    ),
+]
+
+
+@on_one_store
+@pytest.mark.parametrize("options, words", WRONG, ids=lambda value: str(value)[:30])
+def test_what_cannot_be_right_is_one_line_and_nothing_is_stored(
+    create: Call, run: Call, options: tuple[str, ...], words: str
+) -> None:
+    result = create("nightly", *options)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert words in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert run("schedules", "--json").output == "[]\n"
+
+
+def test_the_task_and_its_arguments_are_checked(run: Call) -> None:
+    place = ("schedules", "create", "shop_schedules:app", "nightly")
+    result = run(*place, "helo", "--every", "5m")
+    assert result.stderr == "detent: error: no task is named 'helo'; did you mean hello?\n"
+    result = run(*place, "hello", '{"nam": "Ada"}', "--every", "5m")
+    assert result.exit_code == 2
+    assert "hello()" in result.stderr
+    result = run(*place, "hello", "{", "--every", "5m")
+    assert "JSON" in result.stderr
+
+
+def test_a_name_is_taken_once(create: Call) -> None:
+    assert create("nightly").exit_code == 0
+    result = create("nightly")
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "detent: error: cannot create schedule 'nightly': it is there already\n",
+    )
+
+
+def test_an_update_changes_what_it_names(create: Call, run: Call, program: Program) -> None:
+    create("nightly", "--cron", "0 3 * * *", "--end", "2099-01-01T00:00Z", "--tag", "a")
+    before = stored(program, "nightly")
+    result = run(
+        "schedules",
+        "update",
+        "nightly",
+        "--cron",
+        "0 4 * * *",
+        "--overlap",
+        "queue",
+        "--end",
+        "none",
+    )
+    assert (result.exit_code, result.output) == (0, "nightly\tchanged\n")
+    after = stored(program, "nightly")
+    assert after.next_fire is not None
+    assert (after.next_fire.hour, after.schedule.end_at) == (4, None)
+    assert (after.schedule.overlap, after.schedule.firing) == (
+        Overlap.QUEUE,
+        before.schedule.firing,
+    )
+    moved = json.loads(
+        run("schedules", "update", "nightly", "--timezone", "Asia/Tokyo", "--json").output
+    )
+    assert (moved["timezone"], moved["next_fire"][11:16]) == ("Asia/Tokyo", "19:00")
+    stale = run(
+        "schedules", "update", "nightly", "--jitter", "1m", "--revision", str(before.revision)
+    )
+    assert stale.exit_code == 1
+    assert "cannot update schedule 'nightly': it is at revision" in stale.stderr
+    nothing = run("schedules", "update", "nightly")
+    assert (nothing.exit_code, "nothing to change" in nothing.stderr) == (2, True)
+
+
+def test_arguments_are_changed_with_the_app_that_checks_them(
+    create: Call, run: Call, program: Program
+) -> None:
+    create("nightly")
+    update = ("schedules", "update", "nightly", "--args")
+    assert "say --app too" in run(*update, '["Bob"]').stderr
+    assert run(*update, '{"nam": 1}', "--app", "shop_schedules:app").exit_code == 2
+    assert run(*update, '["Bob"]', "--app", "shop_schedules:app").exit_code == 0
+    assert json.loads(stored(program, "nightly").schedule.firing.args) == {"name": "Bob"}
+
+
+def test_schedules_are_paused_and_resumed(create: Call, run: Call, program: Program) -> None:
+    for name in ("a", "b"):
+        create(name, "--every", "1h", "--group", "night")
+    assert run("schedules", "pause", "a").output == "a\tpaused\n"
+    assert stored(program, "a").paused_at is not None
+    assert json.loads(run("schedules", "pause", "--group", "night", "--json").output) == {
+        "group": "night",
+        "paused": True,
+        "count": 1,
+    }
+    assert run("schedules", "resume", "--group", "night").output == "night\tresumed\t2\n"
+    assert run("schedules", "resume", "b").output == "b\tresumed\n"
+    assert stored(program, "b").paused_at is None
+    for wrong in ((), ("a", "--group", "night")):
+        assert "give NAME or --group" in run("schedules", "pause", *wrong).stderr
+
+
+def test_a_schedule_is_fired_by_hand_and_its_history_is_kept(
+    create: Call, run: Call, program: Program
+) -> None:
+    create("nightly", "--cron", "0 3 * * *", "--overlap", "skip")
+    result = run("schedules", "trigger", "nightly")
+    job = result.output.strip()
+    assert run("jobs", "show", job).exit_code == 0
+    (slot,) = json.loads(run("schedules", "history", "nightly", "--json").output)
+    assert (slot["job"], slot["state"], slot["manual"]) == (job, "fired", True)
+    refused = run("schedules", "trigger", "nightly")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "kept back by its overlap rule" in refused.stderr
+    deleted = run("schedules", "delete", "nightly", "--cancel-jobs", "--json")
+    assert json.loads(deleted.output) == {
+        "schedule": "nightly",
+        "deleted": True,
+        "canceled_jobs": 1,
+    }
+    assert len(run("schedules", "history", "nightly").output.splitlines()) == 2
+    assert "canceled" in run("jobs", "show", job).output
+
+
+def test_the_past_is_made_up_for_once(create: Call, run: Call) -> None:
+    create("nightly", "--cron", "0 3 * * *")
+    week = ("--from", "2026-01-01T00:00Z", "--to", "2026-01-04T00:00Z")
+    lines = run("schedules", "backfill", "nightly", *week).output.splitlines()
+    assert [line.split("\t")[:2] for line in lines] == [
+        [f"2026-01-0{day}T03:00:00.000Z", "fired"] for day in (1, 2, 3)
+    ]
+    assert run("schedules", "backfill", "nightly", *week, "--json").output == "[]\n"
+    too_many = run("schedules", "backfill", "nightly", "--from", "90d", "--limit", "10")
+    assert (too_many.exit_code, "more than 10 slots" in too_many.stderr) == (2, True)
+    future = run("schedules", "backfill", "nightly", "--from", "1d", "--to", "2099-01-01")
+    assert "must not be in the future" in future.stderr
+
+
+def test_next_is_told_in_both_times(create: Call, run: Call) -> None:
+    create("nightly", "--cron", "0 3 * * *", "--timezone", "Asia/Tokyo")
+    document = json.loads(run("schedules", "next", "nightly", "--count", "10", "--json").output)
+    assert (document["name"], document["timezone"]) == ("nightly", "Asia/Tokyo")
+    assert document["when"] == "at 03:00 every day, Asia/Tokyo"
+    assert len(document["slots"]) == 10
+    for slot in document["slots"]:
+        assert slot["local"].endswith("T03:00:00+09:00")
+        assert slot["utc"].endswith("T18:00:00.000Z")
+    for wrong in ((), ("nightly", "--cron", "@daily"), ("nightly", "--timezone", "UTC")):
+        assert run("schedules", "next", *wrong).exit_code == 2
+
+
+def test_a_name_that_is_not_there_is_guessed(create: Call, run: Call) -> None:
+    for words in (["show"], ["next"], ["pause"], ["trigger"], ["history"], ["delete"], ["reset"]):
+        result = run("schedules", *words, "nightly")
+        assert result.stderr == (
+            "detent: error: there is no schedule 'nightly'; there is none yet\n"
+        ), words
+    create("nightly")
+    result = run("schedules", "update", "nigthly", "--jitter", "5s")
+    assert result.stderr == (
+        "detent: error: there is no schedule 'nigthly'; did you mean nightly?\n"
+    )
+
+
+def test_code_gets_its_fields_back(run: Call, program: Program) -> None:
+    async def work(app: App) -> list[Any]:
+        @app.schedule(Once(datetime(2099, 1, 1, tzinfo=UTC)), name="declared", overlap="skip")
+        async def declared() -> None: ...
+
+        async with app.node():
+            words = [("update", "declared", "--overlap", "queue"), ("delete", "declared")]
+            results: list[Any] = [
+                await asyncio.to_thread(run, "schedules", *each) for each in words
+            ]
+            results.append(await app.schedules.get("declared"))
+            await asyncio.to_thread(run, "schedules", "reset", "declared")
+            results.append(await app.schedules.get("declared"))
+            return results
+
+    updated, refused, edited, reset = program.call(work)
+    assert updated.output == "declared\tchanged\n"
+    assert refused.exit_code == 1
+    assert "declared in code that runs; pause it, or remove it there" in refused.stderr
+    assert (edited.schedule.overlap, edited.edited) == (Overlap.QUEUE, ("overlap",))
+    # Code, which knows the rest, will do it within a minute.
+    assert (reset.edited, reset.declared_at) == ((), None)
+
+
+def test_calendars_are_saved_listed_and_deleted(create: Call, run: Call, program: Program) -> None:
+    kinds = {
+        "holidays": ("--date", "2099-12-25", "--date", "2099-12-26"),
+        "years": ("--annual", "12-24"),
+        "weekend": ("--weekday", "SAT", "--weekday", "SUN", "--base", "holidays"),
+        "night": ("--daily", "22:00-06:00", "--timezone", "Europe/Berlin"),
+        "lunch": ("--cron", "* 12 * * *"),
+    }
+    for name, options in kinds.items():
+        assert run("calendars", "save", name, *options).output == f"{name}\tsaved\n"
+    listed = [line.split("\t") for line in run("calendars").output.splitlines()]
+    assert [line[0] for line in listed] == sorted(kinds)
+    assert ["weekend", "not on Saturday and Sunday, UTC", "holidays"] in listed
+    saved = program.call(lambda app: app.calendars.get("holidays"))
+    assert isinstance(saved, Holidays)
+    create("daily", "--cron", "0 12 * * *", "--calendar", "weekend", "--calendar", "night")
+    result = run("calendars", "delete", "weekend")
+    assert result.stderr == (
+        "detent: error: cannot delete calendar 'weekend': it is used by the schedules daily\n"
+    )
+    assert run("calendars", "delete", "lunch", "--json").exit_code == 0
+    assert run("calendars", "delete", "lunsh").stderr.startswith("detent: error: there is no")
+
+
+@on_one_store
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ((), "give one kind"),
+        (("--date", "2099-12-25", "--cron", "@daily"), "give one kind"),
+        (("--date", "tomorrow"), "must be a date such as"),
+        (("--daily", "22:00"), "must be two times such as"),
+        (("--annual", "13-13"), "13-13"),
+        (("--weekday", "SUNDAY", "--base", "nowhere"), "nowhere"),
+        (("--weekday", "DOMINGO"), "DOMINGO"),
+        (("--cron", "0 0 30 2 *"), "never happens"),
+    ],
+)
+def test_a_calendar_that_cannot_be_is_refused(
+    run: Call, options: tuple[str, ...], words: str
+) -> None:
+    result = run("calendars", "save", "c", *options)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert words in result.stderr
+    assert run("calendars", "--json").output == "[]\n"
+
+
+def test_a_lock_is_taken_only_when_that_is_meant(run: Call, program: Program) -> None:
+    async def hold(app: App) -> list[Result]:
+        async with asyncio.timeout(30):
+            held = await app.lock("import").acquire()
+            words = [
+                ("release", "import"),
+                ("release", "imports", "--yes"),
+                (),
+                ("release", "import", "--yes"),
+            ]
+            results = [await asyncio.to_thread(run, "locks", *each) for each in words]
+            await held.release()
+            return results
+
+    unsure, unknown, listed, released = program.call(hold)
+    assert (unsure.exit_code, unsure.stderr) == (
+        2,
+        "detent: error: nobody is there to ask: say --yes\n",
+    )
+    assert unknown.stderr == "detent: error: nobody holds the lock 'imports'\n"
+    assert listed.output.startswith("import\t")
+    assert released.output == "import\treleased\n"
+    assert run("locks").output == ""
+
+
+def test_leaders_and_daemons_are_listed(run: Call, program: Program) -> None:
+    async def lead(app: App) -> list[Result]:
+        started = asyncio.Event()
+        app.on(DaemonStarted, lambda _event: started.set())
+
+        @app.daemon(name="feed")
+        async def feed() -> None:
+            await asyncio.Event().wait()
+
+        async with asyncio.timeout(30), app.node(name="web-1"):
+            await started.wait()
+            return [await asyncio.to_thread(run, word, "--json") for word in ("leaders", "daemons")]
+
+    leaders, daemons = (json.loads(result.output) for result in program.call(lead))
+    assert [each["role"] for each in leaders] == ["daemon:feed", "maintenance", "scheduler"]
+    assert {each["name"] for each in leaders} == {"web-1"}
+    assert [(each["name"], each["state"], each["node"]) for each in daemons] == [
+        ("feed", "running", "web-1")
+    ]
