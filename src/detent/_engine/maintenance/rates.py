@@ -1,0 +1,38 @@
+"""Forgets what rates remember of names that nobody uses any more: keys come and go.
+
+They are in nobody's way. So it is done now and then, by the leader of the maintenance alone.
+"""
+
+from datetime import timedelta
+from typing import Final
+
+from detent._engine.leadership import MAINTENANCE, Elector
+from detent._engine.service import Service
+from detent.events import Bus
+from detent.spi.rates import RateStore
+from detent.spi.runtime import Runtime
+
+PAGE: Final = 500
+INTERVAL: Final = timedelta(minutes=5)
+# How often a node that does not lead looks whether it does by now; this asks nobody.
+GLANCE: Final = timedelta(minutes=1)
+# How long a rate is remembered that has been full again.
+IDLE: Final = timedelta(minutes=1)
+
+
+class RateForgetter(Service):
+    """Forgets, a page at a time."""
+
+    name = "rates"
+
+    def __init__(self, runtime: Runtime, bus: Bus, store: RateStore, elector: Elector) -> None:
+        super().__init__(runtime, bus)
+        self._store = store
+        self._elector = elector
+
+    async def run_once(self) -> float:
+        """Forget a page, if this node leads."""
+        if self._elector.leads(MAINTENANCE) is None:
+            return GLANCE.total_seconds()
+        gone = await self._store.forget_rates(IDLE.total_seconds(), PAGE)
+        return 1.0 if gone >= PAGE else INTERVAL.total_seconds() * self.runtime.uniform(0.8, 1.0)

@@ -1,0 +1,255 @@
+"""`detent limits`: what may run at once and how often, and how to change it while jobs run."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import click
+
+from detent.cli.command import Failed, NotUnderstood, example, json_option, reading, store_options
+from detent.cli.completion import complete_limit
+from detent.cli.groups import CommandGroup, Part, meant
+from detent.cli.output import (
+    Column,
+    on_terminal,
+    one_line,
+    print_json,
+    print_lines,
+    print_next,
+    print_table,
+    text,
+)
+from detent.cli.running import load_config
+from detent.cli.session import Session, with_session
+from detent.config import parse_duration
+from detent.limits import full_name, make_limit
+from detent.model.limits import MAX_CONCURRENCY, Limit
+from detent.model.rates import Rate
+from detent.spi.limits import LimitInfo
+
+PARTS: Final = {
+    "list": Part(
+        "detent.cli.limits:list_command",
+        "List the limits, and how much of each is taken by running jobs.",
+    ),
+    "set": Part(
+        "detent.cli.limits:set_command",
+        "Change a limit; it holds from the next claim on, whatever code says.",
+    ),
+    "reset": Part(
+        "detent.cli.limits:reset_command",
+        "Let a limit be what code says again; one that is in no code is no more.",
+    ),
+}
+COLUMNS: Final = (
+    Column("limit", shrinks=True),
+    Column("running", right=True),
+    Column("at once", right=True),
+    Column("rate", right=True),
+    Column(""),
+)
+
+
+@click.group(
+    "limits",
+    cls=CommandGroup,
+    parts=PARTS,
+    default="list",
+    subcommand_metavar="[COMMAND] [ARGS]...",
+    epilog=example("detent limits", "detent limits set smtp --concurrency 5"),
+)
+def limits_command() -> None:
+    """Look at limits; change them while jobs run.
+
+    Without a command, they are listed. A resource is called by its name; others are
+    `task:NAME`, `task:NAME#` (for each key), `rate:NAME`, `rate:NAME#` and `queue:NAME`.
+    """
+
+
+def read_concurrency(value: str) -> int:
+    """Return how many may run at once."""
+    if not value.isdigit() or not 1 <= int(value) <= MAX_CONCURRENCY:
+        raise ValueError(f"must be 1 to {MAX_CONCURRENCY:,}")
+    return int(value)
+
+
+def read_rate(value: str) -> Rate:
+    """Return the rate that `100/s` or `10/1m` says."""
+    count, _, per = value.partition("/")
+    length = per if per[:1].isdigit() else f"1{per or 's'}"
+    try:
+        return Rate(int(count), parse_duration(length))
+    except ValueError:
+        raise ValueError("must be like 100/s, 10/1m or 5/2h30m") from None
+
+
+def limit_options(command: Any) -> Any:
+    """Give a command the options that say what a limit is."""
+    for option in (
+        click.option(
+            "--burst", type=click.IntRange(1), help="How many may come at once after a pause."
+        ),
+        click.option(
+            "--rate", callback=reading(read_rate), help="How often one may start, such as 100/s."
+        ),
+        click.option(
+            "--concurrency",
+            callback=reading(read_concurrency),
+            help="How many may run at once, in the whole cluster.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def limit_from(name: str, concurrency: int | None, rate: Rate | None, burst: int | None) -> Limit:
+    """Return the limit that options say."""
+    if burst is not None:
+        if rate is None:
+            raise NotUnderstood("--burst needs a --rate")
+        rate = Rate(rate.count, rate.per, burst, rate.algorithm)
+    if concurrency is None and rate is None:
+        raise NotUnderstood("say --concurrency, --rate or both")
+    return make_limit(name, concurrency, rate)
+
+
+def words(limit: Limit) -> str:
+    """Return what a limit says, in words."""
+    parts = [] if limit.concurrency is None else [f"{limit.concurrency:,} at once"]
+    return ", ".join([*parts, *([] if limit.rate is None else [_rate(limit.rate)])])
+
+
+def _rate(rate: Rate) -> str:
+    seconds = rate.per.total_seconds()
+    per = "s" if seconds == 1 else f"{seconds:g}s"
+    burst = "" if rate.burst is None else f", burst {rate.burst:,}"
+    return f"{rate.count:,}/{per}{burst}"
+
+
+@click.command("list", epilog=example("detent limits", "detent limits list --json"))
+@store_options
+@json_option
+def list_command(url: str | None, schema: str | None, as_json: bool) -> None:
+    """List the limits, and how much of each is taken by running jobs.
+
+    In a pipe each limit is a line: name, how much is taken, how many may run at once, how many may
+    start in which time (in seconds) with which burst and by which algorithm, and whether it was
+    changed by hand, with tabs in between.
+    """
+
+    async def look(session: Session) -> list[LimitInfo]:
+        return await session.limits.list()
+
+    limits = with_session(load_config(url, schema), look)
+    if as_json:
+        print_json([_record(limit) for limit in limits])
+    elif on_terminal():
+        _print_for_people(limits)
+    else:
+        print_lines([tuple(_record(limit).values()) for limit in limits])
+
+
+def _record(info: LimitInfo) -> dict[str, Any]:
+    rate = info.limit.rate
+    return {
+        "name": info.limit.name,
+        "running": info.running,
+        "concurrency": info.limit.concurrency,
+        "rate": None if rate is None else rate.count,
+        "per": None if rate is None else rate.per.total_seconds(),
+        "burst": None if rate is None else rate.burst,
+        "algorithm": None if rate is None else str(rate.algorithm),
+        "edited": info.edited,
+    }
+
+
+def _print_for_people(limits: Sequence[LimitInfo]) -> None:
+    if not limits:
+        click.echo("No limit is known: no node and no client has declared one.")
+        return
+    rows = [
+        (
+            one_line(each.limit.name),
+            f"{each.running:,}",
+            "" if each.limit.concurrency is None else f"{each.limit.concurrency:,}",
+            "" if each.limit.rate is None else _rate(each.limit.rate),
+            text("by hand" if each.edited else "", "yellow"),
+        )
+        for each in limits
+    ]
+    print_table(COLUMNS, rows)
+    edited = [each.limit.name for each in limits if each.edited]
+    first = limits[0].limit.name
+    print_next(
+        f"detent limits reset {edited[0]}"
+        if edited
+        else f"detent limits set {first} --concurrency 5"
+    )
+
+
+@click.command(
+    "set",
+    epilog=example(
+        "detent limits set smtp --concurrency 5", "detent limits set rate:send --rate 10/s"
+    ),
+)
+@click.argument("name", shell_complete=complete_limit)
+@limit_options
+@store_options
+@json_option
+def set_command(
+    *,
+    name: str,
+    concurrency: int | None,
+    rate: Rate | None,
+    burst: int | None,
+    url: str | None,
+    schema: str | None,
+    as_json: bool,
+) -> None:
+    """Change a limit; it holds from the next claim on, whatever code says.
+
+    What runs goes on. Nodes hear of it at once.
+    """
+    limit = limit_from(name, concurrency, rate, burst)
+
+    async def change(session: Session) -> None:
+        known = [each.limit.name for each in await session.limits.list()]
+        if limit.name not in known and not limit.name.startswith("queue:"):
+            hint = meant(limit.name, known, "known are") if known else "there is none yet"
+            raise Failed(f"no limit is named {limit.name!r}; {hint}")
+        await session.limits.set(limit.name, concurrency=limit.concurrency, rate=limit.rate)
+
+    with_session(load_config(url, schema), change)
+    print_limit(limit, as_json)
+
+
+def print_limit(limit: Limit, as_json: bool) -> None:
+    """Say what a limit is now."""
+    if as_json:
+        print_json(_record(LimitInfo(limit, None, True, 0)))
+        return
+    click.echo(f"{limit.name}: {words(limit)}.")
+    print_next(f"detent limits reset {limit.name}")
+
+
+@click.command("reset", epilog=example("detent limits reset smtp"))
+@click.argument("name", shell_complete=complete_limit)
+@store_options
+@json_option
+def reset_command(name: str, url: str | None, schema: str | None, as_json: bool) -> None:
+    """Let a limit be what code says again; one that is in no code is no more."""
+    wanted = full_name(name)
+
+    async def reset(session: Session) -> Limit | None:
+        known = [each.limit.name for each in await session.limits.list()]
+        if wanted not in known:
+            hint = meant(wanted, known, "known are") if known else "there is none"
+            raise Failed(f"no limit is named {wanted!r}; {hint}")
+        return await session.limits.reset(wanted)
+
+    code = with_session(load_config(url, schema), reset)
+    if as_json:
+        print_json({"name": wanted, "limited": code is not None})
+        return
+    click.echo(f"{wanted}: {'no limit' if code is None else words(code)}.")
+    print_next("detent limits")

@@ -1,0 +1,85 @@
+"""Gates: what the jobs of a lane have to pass before they run, as it is written in the lane's name.
+
+All jobs that stand behind the same gates stand in one lane, `mail~resource:smtp~task:send#42`. So
+a gate that is full closes lanes, and nobody ever walks over the jobs in them.
+"""
+
+from typing import Final, NamedTuple
+
+from detent.model.job import GATE_SEPARATOR, LANE_SEPARATOR, SUSPECT
+
+RESOURCE: Final = "resource"
+TASK: Final = "task"
+RATE: Final = "rate"
+QUEUE: Final = "queue"
+FAIR: Final = "fair"
+KINDS: Final = (RESOURCE, TASK, RATE, QUEUE)
+"""The kinds of gates that have limits; fair ones only give each key its turn."""
+
+KEY: Final = "#"
+WEIGHT: Final = "*"
+_SUSPECTS: Final = LANE_SEPARATOR + SUSPECT
+# What has a meaning in a lane; in names and keys it is written as the percent sign and its code.
+_SPECIAL: Final = {
+    ord(sign): f"%{ord(sign):02X}"
+    for sign in ("%", GATE_SEPARATOR, LANE_SEPARATOR, SUSPECT, WEIGHT, KEY)
+}
+
+
+class Gate(NamedTuple):
+    """One gate of a lane, and how much of it each job of the lane takes."""
+
+    name: str
+    weight: int = 1
+
+    @property
+    def kind(self) -> str:
+        """What sort of gate it is."""
+        return self.name.partition(":")[0]
+
+    @property
+    def definition(self) -> str:
+        """The name of the limit that holds here: all keys of a task have the same."""
+        head, sign, _ = self.name.partition(KEY)
+        return head + sign
+
+
+def escaped(text: str) -> str:
+    """Return a name or a key as it is written in the name of a gate."""
+    return text.translate(_SPECIAL)
+
+
+def unescaped(text: str) -> str:
+    """Return what was escaped."""
+    first, *rest = text.split("%")
+    return first + "".join(chr(int(part[:2], 16)) + part[2:] for part in rest)
+
+
+def gate_name(kind: str, name: str, key: str | None = None) -> str:
+    """Return the name of a gate: `task:send`, and with a key `task:send#42`."""
+    head = f"{kind}:{escaped(name)}"
+    return head if key is None else f"{head}{KEY}{escaped(key)}"
+
+
+def written(gate: Gate) -> str:
+    """Return a gate as it stands in a lane."""
+    return gate.name if gate.weight == 1 else f"{gate.name}{WEIGHT}{gate.weight}"
+
+
+def is_gated(lane: str) -> bool:
+    """Tell whether the jobs of a lane stand behind a gate."""
+    return GATE_SEPARATOR in lane
+
+
+def without_gates(lane: str) -> str:
+    """Return the lane in which the same jobs would stand without gates, and as no suspects."""
+    return lane.partition(GATE_SEPARATOR)[0].removesuffix(_SUSPECTS)
+
+
+def gates_of(lane: str) -> tuple[Gate, ...]:
+    """Return the gates that are written in the name of a lane."""
+    gates = []
+    for text in lane.removesuffix(_SUSPECTS).split(GATE_SEPARATOR)[1:]:
+        name, sign, weight = text.partition(WEIGHT)
+        gates.append(Gate(name, int(weight) if sign else 1))
+    return tuple(gates)

@@ -1,0 +1,96 @@
+"""What a store promises about limits: none is ever exceeded by valid claims, and none leaks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+from detent.model.job import Claim
+from detent.model.limits import Limit
+from detent.spi.scans import LaneScan
+
+
+@dataclass(frozen=True, slots=True)
+class GatedRequest:
+    """What a node asks for: at most `limit` jobs in all, lanes in the order given."""
+
+    node: UUID
+    scans: Sequence[LaneScan]
+    free: Sequence[int]
+    """For each scan how many jobs could start at once: what is under a rate must not wait."""
+    limit: int
+    boost_interval: timedelta
+    inline_args: int
+
+
+class LaneAnswer(NamedTuple):
+    """What became of one lane in a claim."""
+
+    lane: str
+    taken: int
+    blocked_by: str | None
+    """The gate that let no more in; None when it was not a gate that ended it."""
+    retry_after: float | None
+    """Seconds until that gate may be open again; None when only an end of a job can tell."""
+    due_in: float | None
+    """Seconds until the next job of the lane is due, 0 when one is, None when there is none."""
+
+
+class GatedAnswer(NamedTuple):
+    """What a claim from gated lanes came to."""
+
+    claims: list[Claim]
+    lanes: list[LaneAnswer]
+
+
+class GatedLane(NamedTuple):
+    """A lane with gates that holds jobs."""
+
+    lane: str
+    due_in: float
+
+
+class LimitInfo(NamedTuple):
+    """A limit as people see it."""
+
+    limit: Limit
+    declared: Limit | None
+    """What code says; None when only an operator made it."""
+    edited: bool
+    """Whether an operator's word holds instead of the code's."""
+    running: int
+    """How much of it is taken by running jobs; for limits by key, of all keys together."""
+
+
+class LimitStore(Protocol):
+    """Keeps limits, and gives jobs behind gates to nodes."""
+
+    async def declare_limits(self, limits: Sequence[Limit]) -> None:
+        """Make sure of limits that are written in code; what an operator has set stays."""
+
+    async def set_limit(self, limit: Limit) -> None:
+        """Let a limit hold from the next claim on, whatever code says.
+
+        What runs already goes on. A limit for a queue that had none counts what is claimed from
+        then on.
+        """
+
+    async def reset_limit(self, name: str) -> Limit | None:
+        """Let code's word hold again, and return it; a limit that is in no code goes."""
+
+    async def limits(self) -> list[LimitInfo]:
+        """Return all limits, by name."""
+
+    async def claim_gated(self, request: GatedRequest) -> GatedAnswer:
+        """Move due jobs to running as `claim_jobs` does, no more than their gates let in.
+
+        The gates of a lane are those in its name and that of its queue. In sum over everything
+        that runs by a valid claim no gate takes more than its limit; each rate counts all that it
+        ever let in. Lanes are served in the order given, each in its own order.
+        """
+
+    async def gated_lanes(self, queues: Sequence[str], after: str, limit: int) -> list[GatedLane]:
+        """Return up to `limit` lanes of these queues that have gates, in the order of their bytes,
+        those behind `after`. Locks nothing, and walks over no lane's jobs.
+        """

@@ -1,0 +1,88 @@
+-- Move the best due jobs of lanes with gates to running; the rest is as in claim_jobs.
+
+-- step: due
+-- Which of some lanes have due jobs that the node may take? Asked without a lock first.
+-- ?1 node  ?2 arrays of lane and queue as JSON  ?3 now
+SELECT CAST(json_group_array(scan.key) AS BLOB)
+FROM json_each(?2) AS scan
+WHERE EXISTS (
+        SELECT 1 FROM detent_node
+        WHERE incarnation = ?1 AND state = 'active' AND lease_until > ?3
+    )
+    AND NOT EXISTS (
+        SELECT 1 FROM detent_queue
+        WHERE name = json_extract(scan.value, '$[1]') AND paused_at IS NOT NULL
+    )
+    AND EXISTS (
+        SELECT 1 FROM detent_ready
+        WHERE lane = json_extract(scan.value, '$[0]') AND priority IN (0, 1, 2, 3, 4)
+            AND due_at <= ?3
+    )
+
+-- step: alive
+-- ?1 node  ?2 now
+SELECT EXISTS (
+    SELECT 1 FROM detent_node WHERE incarnation = ?1 AND state = 'active' AND lease_until > ?2
+)
+
+-- step: gates
+-- How far gates are open: their limits, what is used of them, what is left of their rates.
+-- ?1 arrays of gate, limit, and place among the limits of a running job, as JSON
+SELECT CAST(json_group_array(json_array(
+    json_extract(asked.value, '$[0]'), known.concurrency, known.rate_count, known.rate_per,
+    known.burst, known.algorithm,
+    CASE json_extract(asked.value, '$[2]')
+        WHEN 0 THEN (
+            SELECT sum(coalesce(json_extract(weights, '$[0]'), 1)) FROM detent_running
+            WHERE json_extract(limits, '$[0]') = json_extract(asked.value, '$[0]'))
+        WHEN 1 THEN (
+            SELECT sum(coalesce(json_extract(weights, '$[1]'), 1)) FROM detent_running
+            WHERE json_extract(limits, '$[1]') = json_extract(asked.value, '$[0]'))
+        WHEN 2 THEN (
+            SELECT sum(coalesce(json_extract(weights, '$[2]'), 1)) FROM detent_running
+            WHERE json_extract(limits, '$[2]') = json_extract(asked.value, '$[0]'))
+    END,
+    (SELECT json_array(tokens, at) FROM detent_bucket
+     WHERE gate = json_extract(asked.value, '$[0]')),
+    (SELECT json_group_array(json_array(at, number)) FROM detent_pass
+     WHERE gate = json_extract(asked.value, '$[0]'))
+)) AS BLOB)
+FROM json_each(?1) AS asked
+CROSS JOIN detent_limit AS known ON known.name = json_extract(asked.value, '$[1]')
+
+-- step: limited
+-- At which gates these jobs count while they run, if at any.
+-- ?1 fence  ?2 lane  ?3 gates as JSON, or NULL  ?4 weights as JSON, or NULL
+UPDATE temp.detent_taken
+SET hooks = CASE WHEN ?3 IS NULL THEN hooks & ~2 ELSE hooks | 2 END, limits = ?3, weights = ?4
+WHERE fence = ?1 AND lane = ?2
+
+-- step: bucket
+-- ?1 gate  ?2 tokens  ?3 now  ?4 when it is full again
+INSERT INTO detent_bucket (gate, tokens, at, full_at) VALUES (?1, ?2, ?3, ?4)
+ON CONFLICT (gate) DO UPDATE
+SET tokens = excluded.tokens, at = excluded.at, full_at = excluded.full_at
+
+-- step: forget
+-- ?1 gate  ?2 moment
+DELETE FROM detent_pass WHERE gate = ?1 AND at <= ?2
+
+-- step: pass
+-- ?1 gate  ?2 now  ?3 number  ?4 until when it counts
+INSERT INTO detent_pass (gate, at, number, until) VALUES (?1, ?2, ?3, ?4)
+
+-- step: next
+-- When is the next job of each lane due? NULL for never.
+-- ?1 lanes as JSON
+SELECT CAST(json_group_array((
+    SELECT min(head.due_at)
+    FROM json_each('[0,1,2,3,4]') AS level
+    CROSS JOIN detent_ready AS head
+        ON head.id = (
+            SELECT first.id FROM detent_ready AS first
+            WHERE first.lane = scan.value AND first.priority = level.value
+            ORDER BY first.due_at, first.id
+            LIMIT 1
+        )
+)) AS BLOB)
+FROM json_each(?1) AS scan

@@ -1,0 +1,44 @@
+-- The lanes of some queues that have gates, and when the first job of each is due.
+-- ?1 arrays of the first name that a lane can have and the first that none can, as JSON
+-- ?2 only lanes behind this one  ?3 limit
+WITH RECURSIVE lanes (lane, high) AS (
+    -- One step per lane, over any number of jobs.
+    SELECT (
+            SELECT ready.lane FROM detent_ready AS ready
+            WHERE instr(ready.lane, '~') > 0
+                AND ready.lane >= json_extract(range.value, '$[0]')
+                AND ready.lane > ?2
+                AND ready.lane < json_extract(range.value, '$[1]')
+            ORDER BY ready.lane
+            LIMIT 1
+        ),
+        json_extract(range.value, '$[1]')
+    FROM json_each(?1) AS range
+    UNION ALL
+    SELECT (
+            SELECT ready.lane FROM detent_ready AS ready
+            WHERE instr(ready.lane, '~') > 0 AND ready.lane > lanes.lane AND ready.lane < lanes.high
+            ORDER BY ready.lane
+            LIMIT 1
+        ),
+        lanes.high
+    FROM lanes
+    WHERE lanes.lane IS NOT NULL
+    ORDER BY 1
+    LIMIT ?3 + 2 * json_array_length(?1)
+), page AS (
+    SELECT lane FROM lanes WHERE lane IS NOT NULL ORDER BY lane LIMIT ?3
+)
+SELECT page.lane, (
+        SELECT min(head.due_at)
+        FROM json_each('[0,1,2,3,4]') AS level
+        CROSS JOIN detent_ready AS head
+            ON head.id = (
+                SELECT first.id FROM detent_ready AS first
+                WHERE first.lane = page.lane AND first.priority = level.value
+                ORDER BY first.due_at, first.id
+                LIMIT 1
+            )
+    ) AS due_at
+FROM page
+ORDER BY page.lane

@@ -1,0 +1,8 @@
+-- Let an operator's word hold.
+-- ?1 name  ?2 concurrency  ?3 count  ?4 time  ?5 burst  ?6 algorithm
+INSERT INTO detent_limit (name, concurrency, rate_count, rate_per, burst, algorithm, edited)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, 1)
+ON CONFLICT (name) DO UPDATE
+SET concurrency = excluded.concurrency, rate_count = excluded.rate_count,
+    rate_per = excluded.rate_per, burst = excluded.burst, algorithm = excluded.algorithm,
+    edited = 1

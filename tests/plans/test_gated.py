@@ -1,0 +1,68 @@
+"""If these fail, jobs that wait behind a limit slow down those that do not."""
+
+from datetime import timedelta
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+
+from detent.model.limits import Limit
+from detent.spi.limits import GatedRequest
+from detent.spi.nodes import NodeIdentity
+from detent.spi.scans import LaneScan
+from detent.stores.postgres import PostgresStore
+from detent.testing.conformance.builders import new_job
+
+BLOCKED = "default~task:work#blocked"
+FREE = [f"default~task:work#{number}" for number in range(10)]
+BACKLOG = 50_000
+FILL = """
+    INSERT INTO detent.detent_ready (id, due_at, priority, lane)
+    SELECT gen_random_uuid(), now() - interval '1 minute', 2, $1 FROM generate_series(1, $2::int)
+"""
+PAGES = """
+    SELECT sum(heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read)::int
+    FROM pg_statio_user_tables WHERE schemaname = 'detent'
+"""
+SEQUENTIAL = "SELECT sum(seq_scan)::int FROM pg_stat_user_tables WHERE relname = 'detent_ready'"
+
+
+async def counted(connection: asyncpg.Connection, sql: str) -> int:
+    await connection.execute("SELECT pg_stat_clear_snapshot()")
+    found: int = await connection.fetchval(sql)
+    return found
+
+
+def request(node: UUID, lanes: list[str]) -> GatedRequest:
+    scans = [LaneScan(lane, "default", 100) for lane in lanes]
+    return GatedRequest(node, scans, [100] * len(lanes), 100, timedelta(0), 8_192)
+
+
+@pytest.mark.slow
+async def test_what_is_blocked_is_not_walked(postgres_url: str) -> None:
+    store = PostgresStore(postgres_url, pool_size=1)
+    await store.open()
+    connection = await asyncpg.connect(postgres_url)
+    try:
+        node = uuid4()
+        await store.join(NodeIdentity(node, "n", "h", 1, "0", {}), timedelta(hours=1))
+        await store.declare_limits([Limit("task:work#", 1)])
+        await store.enqueue_jobs([new_job()._replace(lane=lane) for lane in (BLOCKED, *FREE)])
+        assert len((await store.claim_gated(request(node, [BLOCKED]))).claims) == 1
+        await connection.execute(FILL, BLOCKED, BACKLOG)
+        await connection.execute("ANALYZE detent.detent_ready")
+        (found, *_) = await store.gated_lanes(["default"], "", 20)
+        before = await counted(connection, PAGES), await counted(connection, SEQUENTIAL)
+        answer = await store.claim_gated(request(node, [BLOCKED, *FREE]))
+        lanes = await store.gated_lanes(["default"], "", 20)
+        await store.close()  # what it has counted is told when its sessions end
+        after = await counted(connection, PAGES), await counted(connection, SEQUENTIAL)
+    finally:
+        await store.close()
+        await connection.close()
+    assert found.lane.startswith("default~task:work#")
+    assert [claim.lane for claim in answer.claims] == FREE
+    assert answer.lanes[0].blocked_by == "task:work#blocked"
+    assert [each.lane for each in lanes] == [BLOCKED]
+    assert after[1] == before[1], "the whole table was read"
+    assert after[0] - before[0] < 3_000, f"{after[0] - before[0]} pages"
