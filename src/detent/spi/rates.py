@@ -7,11 +7,11 @@ from detent.model.rates import Rate
 
 
 class RateAsk(NamedTuple):
-    """Somebody wants `count` of what `name` limits."""
+    """Somebody wants so many of what `name` limits."""
 
     name: str
     rate: Rate
-    count: int = 1
+    wanted: int = 1
 
 
 class RateVerdict(NamedTuple):

@@ -1,0 +1,23 @@
+-- Forget buckets that have been full, and passes that have counted for nothing, for so long.
+-- $1 seconds  $2 limit
+WITH full_ones AS (
+    SELECT gate FROM detent.detent_bucket
+    WHERE full_at <= clock_timestamp() - $1::float8 * interval '1 second'
+    LIMIT $2
+    FOR UPDATE SKIP LOCKED
+), buckets AS (
+    DELETE FROM detent.detent_bucket AS bucket
+    USING full_ones
+    WHERE bucket.gate = full_ones.gate
+    RETURNING bucket.gate
+), old_ones AS (
+    SELECT ctid AS row FROM detent.detent_pass
+    WHERE until <= clock_timestamp() - $1::float8 * interval '1 second'
+    LIMIT $2
+    FOR UPDATE SKIP LOCKED
+), passes AS (
+    DELETE FROM detent.detent_pass
+    WHERE ctid = ANY (ARRAY(SELECT row FROM old_ones))
+    RETURNING gate
+)
+SELECT gate FROM buckets UNION ALL SELECT gate FROM passes
