@@ -1,0 +1,325 @@
+"""Gives many jobs to one call: gathers the claims of batch tasks, and runs them together.
+
+Each job keeps its own claim, fence, attempt and end: only the call is shared. Claims that are being
+gathered occupy no slot, and a batch that runs occupies one.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from detent._engine.attempt import Attempt, Stop
+from detent._engine.call import call, start_timer
+from detent._engine.execute import (
+    LOAD_AGAIN,
+    SUCCEEDED,
+    Ends,
+    decode_arguments,
+    flush_side_writes,
+    keep_result,
+    outcome_of,
+    report,
+    stopped,
+    tell_started,
+)
+from detent._engine.guards import run_guarded, tell_guards
+from detent._engine.unseal import unseal
+from detent.batch import BatchItem
+from detent.context import JobContext
+from detent.errors import StoreError
+from detent.events import JobStarted, StoreTrouble
+from detent.model.envelope import MARKER
+from detent.model.job import SUSPECT
+from detent.model.outcome import Ending, Outcome
+from detent.principal import inherit
+from detent.spi.runtime import Cancelable, Runtime
+from detent.tasks import Task
+
+
+class Batch:
+    """Jobs for one call. The first of them stands for all where slots and threads are counted."""
+
+    def __init__(self, task: Task[..., Any], attempts: Sequence[Attempt]) -> None:
+        self.task = task
+        self.attempts = attempts
+        self.work: Any = None
+        """The asyncio task that makes the call."""
+        for attempt in attempts:
+            attempt.task, attempt.begun = self, True
+        self.lead = attempts[0]
+        self.lead.batch = self
+
+    def cancel(self) -> None:
+        """Be told that one of the jobs has to stop; the call goes on while another needs it."""
+        if self.work is not None and all(each.stop or each.over for each in self.attempts):
+            self.work.cancel()
+
+    def uncancel(self) -> None:
+        """Be told that a cancel is being dealt with."""
+        if self.work is not None:
+            self.work.uncancel()
+
+    def let_go(self) -> None:
+        """Forget the call, which knows the jobs: a circle for the garbage collector."""
+        self.work = None
+        for attempt in self.attempts:
+            attempt.task = None
+
+
+class Gathering:
+    """Claims of one task and queue that wait for more."""
+
+    def __init__(self, task: Task[..., Any], on_ready: Callable[["Gathering"], None]) -> None:
+        self.task = task
+        self.attempts: list[Attempt] = []
+        self.timer: Cancelable | None = None
+        self._on_ready = on_ready
+
+    @property
+    def missing(self) -> int:
+        """How many more it could take."""
+        return (self.task.options_declared.batch or 1) - len(self.attempts)
+
+    def cancel(self) -> None:
+        """Be told that one of them has to stop: that need not wait for the others."""
+        self._on_ready(self)
+
+
+class Batches:
+    """All gatherings of a node."""
+
+    def __init__(self, runtime: Runtime, on_batch: Callable[[Attempt], None]) -> None:
+        self._runtime = runtime
+        self._on_batch = on_batch
+        self.open: dict[tuple[str, str], Gathering] = {}
+
+    def take(self, attempt: Attempt, task: Task[..., Any]) -> None:
+        """Let a claim wait for others, until there are enough of them or it is time."""
+        if attempt.claim.lane.endswith(SUSPECT):
+            # It may kill its node: the others must not die with it.
+            self._on_batch(Batch(task, [attempt]).lead)
+            return
+        key = (task.name, attempt.queue)
+        gathering = self.open.get(key)
+        if gathering is None:
+            gathering = self.open[key] = Gathering(task, lambda _gathering: self._end(key))
+            linger = task.options_declared.linger.total_seconds()
+            gathering.timer = self._runtime.later(linger, lambda: self._end(key))
+        gathering.attempts.append(attempt)
+        attempt.task, attempt.begun = gathering, True
+        if gathering.missing <= 0:
+            self._end(key)
+
+    def appetite(self) -> Mapping[str, int]:
+        """Return how many claims more each queue should take to fill what is being gathered."""
+        missing: dict[str, int] = {}
+        for (_, queue), gathering in self.open.items():
+            missing[queue] = missing.get(queue, 0) + gathering.missing
+        return missing
+
+    def flush(self) -> None:
+        """Let nothing wait any longer."""
+        for key in list(self.open):
+            self._end(key)
+
+    def forget(self) -> None:
+        """The claims are lost: none of them may be started."""
+        for gathering in self.open.values():
+            if gathering.timer is not None:
+                gathering.timer.cancel()
+        self.open.clear()
+
+    def _end(self, key: tuple[str, str]) -> None:
+        gathering = self.open.pop(key, None)
+        if gathering is None:
+            return
+        if gathering.timer is not None:
+            gathering.timer.cancel()
+        self._on_batch(Batch(gathering.task, gathering.attempts).lead)
+
+
+class Entry:
+    """One job on its way through a call."""
+
+    __slots__ = ("attempt", "item", "outcome")
+
+    def __init__(self, attempt: Attempt) -> None:
+        self.attempt = attempt
+        self.item: BatchItem[Any] | None = None
+        self.outcome: Outcome | None = None
+
+
+async def execute_batch(batch: Batch, ends: Ends, on_end: Callable[[Attempt], None]) -> None:
+    """Run a batch from its first step to its last; never raises."""
+    entries = [Entry(attempt) for attempt in batch.attempts]
+    try:
+        results = await _run(batch, entries)
+    except BaseException as error:  # noqa: BLE001  the user's function: an outcome for each, always
+        for entry in entries:
+            entry.outcome = entry.outcome or _failed(entry, error)
+    else:
+        for entry, result in zip(_running(entries), results, strict=True):
+            entry.outcome = _ended(entry, batch.task, result)
+    try:
+        for entry in entries:
+            _close(entry)
+        said = [each for each in batch.attempts if each.side_writes and not _is_dropped(each)]
+        if said:
+            # One flush takes what all of them said.
+            await flush_side_writes(said[0])
+        for entry in entries:
+            report(entry.attempt, entry.outcome or SUCCEEDED, ends)
+    finally:
+        on_end(batch.lead)
+
+
+def _close(entry: Entry) -> None:
+    attempt = entry.attempt
+    attempt.over = True
+    if attempt.timer is not None:
+        attempt.timer.cancel()
+    if attempt.admitted_by and entry.outcome is not None:
+        tell_guards(attempt, entry.outcome)
+
+
+def _is_dropped(attempt: Attempt) -> bool:
+    """Whether nothing more will be written about a job: it was, or must not be."""
+    return attempt.completed or attempt.stop is Stop.FENCED
+
+
+def _running(entries: Sequence[Entry]) -> list[Entry]:
+    """Return those that the call is about: nothing has ended them before it."""
+    return [entry for entry in entries if entry.outcome is None]
+
+
+async def _run(batch: Batch, entries: Sequence[Entry]) -> Sequence[Any]:
+    """Load, admit, decode, run; return what the function returned, one value for each that ran."""
+    payloads = await _load(batch, entries)
+    for entry in entries:
+        try:
+            await _admit(batch, entry, payloads)
+        except BaseException as error:  # noqa: BLE001  arguments, guards: those of one job only
+            entry.outcome = outcome_of(entry.attempt, error)
+        entry.attempt.over = entry.outcome is not None
+    items = [entry.item for entry in _running(entries)]
+    if not items:
+        return []
+    principals = {each.attempt.principal: None for each in _running(entries)}
+    if len(principals) == 1:
+        # What the call enqueues is in the name of all of them; of different ones it is in nobody's.
+        inherit(*principals)
+    task = batch.task
+    if task.is_async and not _has_more(batch):
+        returned = await task.function(items)
+    else:
+        returned = await call(batch.lead, task, b"", [items], {}, members=batch.attempts)
+    return _checked(task.name, returned, len(items))
+
+
+def _has_more(batch: Batch) -> bool:
+    """Whether a call is more than a call of the function."""
+    task = batch.task
+    return bool(
+        batch.lead.bench.middleware
+        or task.options_declared.middleware
+        or task.signature.injected
+        or task.signature.is_method
+    )
+
+
+async def _load(batch: Batch, entries: Sequence[Entry]) -> Mapping[Any, bytes]:
+    """Return the arguments of those whose claims came without, in one statement."""
+    bench = batch.lead.bench
+    missing = [entry for entry in entries if entry.attempt.claim.args is None]
+    if not missing:
+        return {}
+    try:
+        return await bench.claims.load_args([entry.attempt.claim for entry in missing])
+    except StoreError as error:
+        bench.bus.emit(StoreTrouble("loading", str(error), LOAD_AGAIN.total_seconds()))
+        for entry in missing:
+            entry.outcome = Outcome(Ending.SNOOZED, wait=LOAD_AGAIN)
+        return {}
+
+
+async def _admit(batch: Batch, entry: Entry, payloads: Mapping[Any, bytes]) -> None:
+    """Make an item of a job, unless something ends it before."""
+    attempt, task = entry.attempt, batch.task
+    bench, claim = attempt.bench, attempt.claim
+    attempt.job_task = task
+    if entry.outcome is not None:
+        return
+    if bench.guards:
+        refusal = await run_guarded(attempt, _let_in)
+        if refusal is not SUCCEEDED:
+            entry.outcome = refusal
+            return
+    args = payloads[claim.id] if claim.args is None else claim.args
+    if bench.sealing is not None or args.startswith(MARKER):
+        opened = await unseal(attempt, task, args)
+        if isinstance(opened, Outcome):
+            entry.outcome = opened
+            return
+        args = opened
+    if attempt.stop is not None or not bench.may_run():
+        entry.outcome = stopped(attempt)
+        return
+    (value,), _ = decode_arguments(attempt, task, args)
+    entry.item = BatchItem(value, JobContext(attempt))
+    attempt.started = bench.runtime.monotonic()
+    start_timer(attempt, task)
+    if bench.bus.wants(JobStarted) or bench.heard:
+        tell_started(attempt)
+
+
+async def _let_in(_attempt: Attempt) -> Outcome:
+    return SUCCEEDED
+
+
+def _checked(name: str, returned: Any, count: int) -> Sequence[Any]:
+    """Return one result for each item."""
+    if returned is None:
+        return [None] * count
+    if isinstance(returned, str | bytes) or not isinstance(returned, Sequence):
+        raise TypeError(f"{name}() must return None or a list of results, not {returned!r:.100}")
+    if len(returned) != count:
+        raise TypeError(f"{name}() returned {len(returned)} results for {count} items")
+    return returned
+
+
+def _failed(entry: Entry, error: BaseException) -> Outcome:
+    """Return what becomes of a job when the call raised, or was canceled."""
+    word = _last_word(entry)
+    return outcome_of(entry.attempt, error) if word is None else word
+
+
+def _ended(entry: Entry, task: Task[..., Any], result: Any) -> Outcome:
+    """Return what becomes of a job when the call returned."""
+    word = _last_word(entry)
+    return _kept(entry.attempt, task, result) if word is None else word
+
+
+def _last_word(entry: Entry) -> Outcome | None:
+    """Return what the job's own fate is, whatever the call came to: None if that decides.
+
+    What was said about an item counts also when the call was stopped after it.
+    """
+    attempt, item = entry.attempt, entry.item
+    if attempt.completed:
+        return SUCCEEDED
+    if attempt.stop in (Stop.CANCEL, Stop.FENCED):
+        return stopped(attempt)
+    if item is not None and item.decided:
+        attempt.stop = None
+        if item.error is not None:
+            return outcome_of(attempt, item.error)
+        assert attempt.job_task is not None
+        return _kept(attempt, attempt.job_task, item.result)
+    return stopped(attempt) if attempt.stop is Stop.TIMEOUT else None
+
+
+def _kept(attempt: Attempt, task: Task[..., Any], result: Any) -> Outcome:
+    try:
+        keep_result(attempt, task, result)
+    except BaseException as error:  # noqa: BLE001  the user's value: one job's trouble
+        return outcome_of(attempt, error)
+    return SUCCEEDED

@@ -1,0 +1,64 @@
+"""If these fail, a node that dies in the middle of a batch takes jobs with it."""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from detent import App, State
+from tests.cluster.batching import SIZE, Batching, Order
+from tests.cluster.database import connected, until, until_all_ended
+from tests.cluster.processes import ROOT, NodeProcess
+from tests.cluster.workload import Execution
+
+JOBS = 230
+SLOTS = 2
+
+
+@pytest.fixture
+async def batching(postgres_url: str) -> AsyncIterator[Batching]:
+    async with App(postgres_url) as app:
+        yield Batching(app)
+
+
+@pytest.fixture
+def nodes() -> Iterator[list[NodeProcess]]:
+    nodes: list[NodeProcess] = []
+    yield nodes
+    for node in nodes:
+        node.close()
+        print(node.said()[-3000:])  # noqa: T201  for whoever looks
+
+
+async def test_a_node_killed_in_the_middle_of_a_batch_loses_nothing(
+    batching: Batching, nodes: list[NodeProcess], postgres_url: str, tmp_path: Path
+) -> None:
+    executions, released = tmp_path / "executions", tmp_path / "released"
+    order = Order(executions=str(executions), until=str(released))
+
+    def start() -> NodeProcess:
+        app = "tests.cluster.batching:app"
+        options = ("--concurrency", str(SLOTS))
+        nodes.append(NodeProcess(app, postgres_url, *options, cwd=ROOT))
+        return nodes[-1]
+
+    jobs = await batching.app.enqueue_many([batching.together.bind(order) for _ in range(JOBS)])
+    doomed = start()
+
+    async def two_batches_run() -> bool:
+        return len(Execution.read_all(executions)) == SLOTS * SIZE
+
+    await until(two_batches_run, "two full batches")
+    doomed.kill()
+    released.touch()
+    living = start()
+    async with connected(postgres_url) as connection:
+        await until_all_ended(connection)
+    infos = [await job.info() for job in jobs]
+    assert {(info.state, info.attempt) for info in infos} == {(State.SUCCEEDED, 1)}
+    runs = Execution.read_all(executions)
+    assert Counter(run.node for run in runs) == {doomed.id: SLOTS * SIZE, living.id: JOBS}
+    assert len({run.job for run in runs}) == JOBS
+    sizes = Counter([await job.result(timeout=1) for job in jobs])
+    assert max(sizes) > 1, "they were batched again"
