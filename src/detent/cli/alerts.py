@@ -1,0 +1,174 @@
+"""`detent alerts`: which kinds of failures there were, how often, and who has seen it."""
+
+import getpass
+from collections.abc import Sequence
+from typing import Any, Final
+
+import click
+
+from detent.alerts import Alerts
+from detent.cli.command import example, json_option, store_options
+from detent.cli.groups import CommandGroup, Part
+from detent.cli.moments import ago, iso, now
+from detent.cli.output import (
+    Column,
+    on_terminal,
+    one_line,
+    print_json,
+    print_lines,
+    print_next,
+    print_table,
+    text,
+)
+from detent.cli.running import load_config
+from detent.cli.session import Session, with_session
+from detent.clock import SystemRuntime
+from detent.events import Bus
+from detent.spi.outbox import AlertInfo
+
+PARTS: Final = {
+    "list": Part("detent.cli.alerts:list_command", "List the kinds of failures, the newest first."),
+    "ack": Part("detent.cli.alerts:ack_command", "Note that somebody has seen an alert."),
+}
+COLUMNS: Final = (
+    Column("alert", right=True),
+    Column("task", shrinks=True),
+    Column("count", right=True),
+    Column("last", right=True),
+    Column("error", shrinks=True),
+    Column("first job", drops=1),
+    Column("told", drops=2),
+    Column("seen by", shrinks=True),
+)
+
+
+@click.group(
+    "alerts",
+    cls=CommandGroup,
+    parts=PARTS,
+    default="list",
+    subcommand_metavar="[COMMAND] [ARGS]...",
+    epilog=example("detent alerts", "detent alerts list --open", "detent alerts ack 12"),
+)
+def alerts_command() -> None:
+    """Look at the kinds of failures; note that somebody has seen one.
+
+    Without a command, they are listed.
+    """
+
+
+@click.command(
+    "list", epilog=example("detent alerts", "detent alerts list --task shop.send --json")
+)
+@click.option("--task", metavar="NAME", help="Only those of this task.")
+@click.option("--open", "unseen", is_flag=True, help="Only those that nobody has acknowledged.")
+@click.option(
+    "--limit",
+    metavar="COUNT",
+    type=click.IntRange(1, 10_000),
+    default=100,
+    help="At most so many, the newest.  [default: 100]",
+)
+@store_options
+@json_option
+def list_command(
+    task: str | None, unseen: bool, limit: int, url: str | None, schema: str | None, as_json: bool
+) -> None:
+    """List the kinds of failures, the newest first.
+
+    Each stands for all jobs of a task that failed for good in the same way, in one window of time.
+    In a pipe each is a line: number, task, how many jobs, type of the error, its words, where the
+    task's own code was, the first job, the last one, when that failed, when somebody was told,
+    when and by whom it was acknowledged, with tabs in between.
+    """
+
+    async def look(session: Session) -> Sequence[AlertInfo]:
+        acked = False if unseen else None
+        return await _face(session).list(task=task, acked=acked, limit=limit)
+
+    alerts = with_session(load_config(url, schema), look)
+    if as_json:
+        print_json([_record(alert) for alert in alerts])
+    elif on_terminal():
+        _print_for_people(alerts)
+    else:
+        print_lines([_line(alert) for alert in alerts])
+
+
+def _face(session: Session) -> Alerts:
+    return Alerts(lambda: session.store, SystemRuntime(), Bus())
+
+
+def _record(alert: AlertInfo) -> dict[str, Any]:
+    return {
+        "id": alert.id,
+        "task": alert.task,
+        "count": alert.times,
+        "type": alert.type,
+        "message": alert.message,
+        "frame": alert.frame,
+        "fingerprint": alert.fingerprint,
+        "window_start": iso(alert.window_start),
+        "first_job": str(alert.first_job),
+        "last_job": str(alert.last_job),
+        "first_at": iso(alert.first_at),
+        "last_at": iso(alert.last_at),
+        "delivered_at": iso(alert.delivered_at),
+        "acked_at": iso(alert.acked_at),
+        "acked_by": alert.acked_by,
+    }
+
+
+def _line(alert: AlertInfo) -> tuple[object, ...]:
+    record = _record(alert)
+    for key in ("fingerprint", "window_start", "first_at"):
+        del record[key]
+    return tuple(record.values())
+
+
+def _print_for_people(alerts: Sequence[AlertInfo]) -> None:
+    if not alerts:
+        click.echo("There is no alert.")
+        print_next("detent jobs list --state failed")
+        return
+    at = now()
+    rows = [
+        (
+            str(alert.id),
+            one_line(alert.task),
+            f"{alert.times:,}",
+            ago(alert.last_at, at),
+            one_line(f"{alert.type}: {alert.message}"),
+            str(alert.first_job),
+            "" if alert.delivered_at is None else ago(alert.delivered_at, at),
+            text("nobody", "bold red")
+            if alert.acked_by is None
+            else text(one_line(alert.acked_by)),
+        )
+        for alert in alerts
+    ]
+    print_table(COLUMNS, rows)
+    unseen = [alert.id for alert in alerts if alert.acked_at is None]
+    ack = (f"detent alerts ack {unseen[0]}",) if unseen else ()
+    print_next(f"detent jobs show {alerts[0].first_job}", *ack)
+
+
+@click.command("ack", epilog=example("detent alerts ack 12", "detent alerts ack 12 --by ada"))
+@click.argument("alert", type=click.IntRange(1))
+@click.option("--by", metavar="NAME", help="Who has seen it.  [default: your login name]")
+@store_options
+@json_option
+def ack_command(
+    alert: int, by: str | None, url: str | None, schema: str | None, as_json: bool
+) -> None:
+    """Note that somebody has seen an alert.
+
+    ALERT is a number from `detent alerts list`. The first who says so stands.
+    """
+    who = by or getpass.getuser()
+    seen = with_session(load_config(url, schema), lambda session: _face(session).ack(alert, who))
+    if as_json:
+        print_json(_record(seen))
+        return
+    click.echo(one_line(f"Alert {seen.id} was seen by {seen.acked_by}."))
+    print_next("detent alerts list --open")

@@ -1,0 +1,179 @@
+"""Tells the application what has happened, after it is committed and without anybody waiting.
+
+Each listener has a queue and a task of its own: events come in the order in which they were
+written down, a slow listener falls behind alone, and one that is too slow misses the oldest. A
+listener that is not there costs nothing: no event is even made.
+"""
+
+import asyncio
+import inspect
+import os
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from detent.events import Bus, HookFailed, ListenerOverflow
+from detent.model.failure import describe
+from detent.spi.runtime import Runtime
+from detent.spi.sinks import Outlet
+
+BUFFER: Final = 10_000
+# How many events a thread tells before the loop is asked for more.
+BATCH: Final = 100
+
+Listen = Callable[[Any], Any]
+
+
+class Listeners:
+    """Those who listen, and what is on its way to them."""
+
+    def __init__(self, runtime: Runtime, bus: Bus, buffer: int = BUFFER) -> None:
+        self._runtime = runtime
+        self._bus = bus
+        self._buffer = buffer
+        self._feeds: dict[tuple[int, int, int], Feed] = {}
+        self.by_type: dict[type, list[Listen]] = {}
+        """Empty as long as nobody listens: so that asking is cheap."""
+
+    def add(self, listener: Listen, kinds: Sequence[type]) -> None:
+        """Call `listener` with every event of exactly these types."""
+        for kind in kinds:
+            self.by_type.setdefault(kind, []).append(listener)
+
+    def wants(self, kind: type) -> bool:
+        """Whether anybody listens, or the bus does."""
+        return kind in self.by_type or self._bus.wants(kind)
+
+    def publish(self, event: object) -> None:
+        """Tell the listeners soon; on the event loop. What it speaks of is committed."""
+        for listener in self.by_type.get(type(event), ()):
+            self._feed(listener).put(event)
+
+    def announce(self, event: object) -> None:
+        """Tell the bus at once and the listeners soon."""
+        self._bus.emit(event)
+        self.publish(event)
+
+    def _feed(self, listener: Listen) -> "Feed":
+        loop = asyncio.get_running_loop()
+        key = (os.getpid(), id(loop), id(listener))
+        found = self._feeds.get(key)
+        if found is None or found.loop is not loop:
+            feeds = self._feeds.items()
+            self._feeds = {key: feed for key, feed in feeds if not feed.loop.is_closed()}
+            found = self._feeds[key] = Feed(self._runtime, self._bus, listener, self._buffer)
+        return found
+
+    async def drain(self, limit: float) -> None:
+        """Wait until all has been told on this event loop, but no longer than that.
+
+        What is left goes on: another node of the program may still work.
+        """
+        tasks = [feed.task for feed in self._here() if feed.task is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=limit)
+
+    async def close(self, limit: float) -> None:
+        """Do the same, and give up what is left."""
+        await self.drain(limit)
+        tasks = [feed.task for feed in self._here() if feed.task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _here(self) -> "list[Feed]":
+        loop = asyncio.get_running_loop()
+        return [feed for feed in self._feeds.values() if feed.loop is loop]
+
+
+@dataclass(frozen=True, slots=True)
+class Audience:
+    """All who want to know what a node has done."""
+
+    listeners: Listeners
+    outlets: Mapping[str, Outlet] = field(default_factory=dict)
+    """The sinks that this program can deliver to, by name."""
+    alerted: Sequence[str] = ()
+    """Those of them that hear of failures of a new kind."""
+
+
+class Feed:
+    """What one listener is told on one event loop, in order."""
+
+    def __init__(self, runtime: Runtime, bus: Bus, listener: Listen, buffer: int) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.task: asyncio.Task[None] | None = None
+        self._runtime = runtime
+        self._bus = bus
+        self._listener = listener
+        self._name: str = getattr(listener, "__qualname__", type(listener).__qualname__)
+        self._waiting: deque[object] = deque()
+        self._buffer = buffer
+        self._dropped = 0
+        self._overflowing = False
+        call = getattr(listener, "__call__", None)  # noqa: B004  an object may be a listener
+        self._is_async = inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(call)
+
+    def put(self, event: object) -> None:
+        """Add an event; a full queue loses its oldest."""
+        if len(self._waiting) >= self._buffer:
+            self._waiting.popleft()
+            self._dropped += 1
+            if not self._overflowing:
+                # At once, since a listener that hangs never comes back to tell.
+                self._overflowing = True
+                self._tell_dropped()
+        self._waiting.append(event)
+        if self.task is None:
+            self.task = self._runtime.spawn(self._run(), "detent-listener")
+
+    async def _run(self) -> None:
+        """Tell until nothing waits; the next event begins anew."""
+        try:
+            while self._waiting:
+                if self._is_async:
+                    await self._call(self._waiting.popleft())
+                else:
+                    await self._call_on_thread()
+                self._overflowing = len(self._waiting) >= self._buffer
+                self._tell_dropped()
+        except asyncio.CancelledError:
+            # The end of the app, or of the program: what has not been told is lost.
+            self._dropped += len(self._waiting)
+            self._waiting.clear()
+            self._tell_dropped()
+            raise
+        finally:
+            self.task = None
+
+    async def _call(self, event: object) -> None:
+        try:
+            await self._listener(event)
+        except Exception as error:  # noqa: BLE001  the user's function: the next event is told
+            self._failed(error)
+
+    async def _call_on_thread(self) -> None:
+        batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+        outcomes = await self._runtime.blocking(
+            lambda: [self._try(event) for event in batch], "detent-listener"
+        )
+        for error in outcomes:
+            if error is not None:
+                self._failed(error)
+
+    def _try(self, event: object) -> Exception | None:
+        try:
+            self._listener(event)
+        except Exception as error:  # noqa: BLE001  the user's function: the next event is told
+            return error
+        return None
+
+    def _failed(self, error: Exception) -> None:
+        self._bus.emit(HookFailed(self._name, describe(error)))
+
+    def _tell_dropped(self) -> None:
+        if self._dropped:
+            dropped, self._dropped = self._dropped, 0
+            self._bus.emit(ListenerOverflow(self._name, dropped))

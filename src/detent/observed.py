@@ -1,0 +1,219 @@
+"""The part of an app that tells others what happens: listeners, sinks and alerts."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from fnmatch import fnmatchcase
+from typing import Any, Final, NamedTuple, TypeVar
+
+from detent.alerts import DEFAULT_ATTEMPTS, Alerts
+from detent.client import Client
+from detent.config import Config, check_name
+from detent.errors import ConfigError
+from detent.events import (
+    Bus,
+    JobDied,
+    JobEnqueued,
+    JobRetrying,
+    JobSnoozed,
+    JobStarted,
+    JobSucceeded,
+    JobTimedOut,
+    JobWasCanceled,
+    TaskUnknown,
+)
+from detent.listeners import Audience, Listeners
+from detent.outbox import Outbox
+from detent.sinks.called import CalledSink
+from detent.spi.outbox import OutboxEvent
+from detent.spi.runtime import Runtime
+from detent.spi.sinks import Outlet, Sink
+from detent.spi.store import Store
+
+Function = TypeVar("Function", bound=Callable[[Any], Any])
+
+TOLD: Final = (
+    JobEnqueued,
+    JobStarted,
+    JobSucceeded,
+    JobRetrying,
+    JobSnoozed,
+    JobTimedOut,
+    JobDied,
+    JobWasCanceled,
+    TaskUnknown,
+)
+# The ends of jobs, and the states that they are written as.
+ENDS: Final[dict[type, str]] = {
+    JobSucceeded: "succeeded",
+    JobDied: "failed",
+    JobWasCanceled: "canceled",
+}
+DEFAULT_TIMEOUT: Final = 10.0
+
+
+class Watch(NamedTuple):
+    """Which ends a sink wants to hear of."""
+
+    sink: str
+    states: list[str]
+    tasks: Sequence[str]
+
+
+class Observed:
+    """What an `App` offers to those who want to know."""
+
+    config: Config
+    bus: Bus
+    _runtime: Runtime
+    _client: Client | None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._made_listeners: Listeners | None = None
+        self._made_alerts: Alerts | None = None
+        self._outlets: dict[str, Outlet] = {}
+        self._watches: list[Watch] = []
+
+    @property
+    def store(self) -> Store:
+        """The store."""
+        raise NotImplementedError
+
+    # Listeners
+
+    @property
+    def _listeners(self) -> Listeners:
+        if self._made_listeners is None:
+            self._made_listeners = Listeners(self._runtime, self.bus, self.config.events.buffer)
+        return self._made_listeners
+
+    def listener(self, *events: type) -> Callable[[Function], Function]:
+        """Call a function with life-cycle events of jobs: `@app.listener(JobSucceeded, JobDied)`.
+
+        It is called when what the event speaks of is committed: on the event loop if it is async,
+        else on a thread, beside the work and never in its way. See `detent.events`.
+        """
+        for event in events:
+            if event not in TOLD:
+                names = ", ".join(kind.__name__ for kind in TOLD)
+                shown = getattr(event, "__name__", repr(event))
+                raise ConfigError(f"@app.listener({shown}): must be one of {names}")
+        if not events:
+            raise ConfigError("@app.listener(): must name at least one event of detent.events")
+
+        def declare(function: Function) -> Function:
+            if not callable(function):
+                raise ConfigError(f"@app.listener(...): {function!r} is not a function")
+            self._listeners.add(function, events)
+            return function
+
+        return declare
+
+    # Sinks
+
+    @property
+    def outbox(self) -> Outbox:
+        """The events that have not been delivered: look, retry."""
+        return Outbox(self.store)
+
+    def sink(
+        self,
+        name: str,
+        sink: Sink | Callable[[OutboxEvent], Awaitable[None] | None],
+        *,
+        events: Sequence[type] = (JobSucceeded, JobDied, JobWasCanceled),
+        tasks: str | Sequence[str] = "*",
+        timeout: timedelta | float | None = None,
+        max_attempts: int = DEFAULT_ATTEMPTS,
+    ) -> None:
+        """Deliver the ends of jobs to somebody outside, at least once: `WebhookSink(url)`, or a
+        function of yours.
+
+        It hears of jobs that are enqueued through an app which declares it, of these tasks (`*`
+        stands for anything). Each event is written with the end itself, and any node that declares
+        the sink delivers it; after `max_attempts` it stays in `app.outbox` as undeliverable.
+        """
+        check_name("sink", name)
+        if name in self._outlets:
+            raise ConfigError(f"app.sink({name!r}, ...): a sink of this name is declared already")
+        states = _states(name, events)
+        patterns = _patterns(name, tasks)
+        limit = _timeout(name, timeout, sink)
+        if isinstance(max_attempts, bool) or not 1 <= max_attempts <= 100:
+            raise ConfigError(
+                f"app.sink({name!r}): max_attempts = {max_attempts!r}: must be 1 to 100"
+            )
+        self._outlets[name] = Outlet(name, self._as_sink(name, sink), limit, max_attempts)
+        self._watches.append(Watch(name, states, patterns))
+        if self._client is not None:
+            self._client.forget_rows()
+
+    def _as_sink(self, name: str, sink: Any) -> Sink:
+        if hasattr(sink, "deliver"):
+            made: Sink = sink
+            return made
+        if not callable(sink):
+            raise ConfigError(
+                f"app.sink({name!r}, {sink!r}): must be a sink such as WebhookSink, or a function"
+            )
+        return CalledSink(sink, self._runtime)
+
+    def _sinks_of(self, task: str) -> dict[str, list[str]]:
+        """Return the sinks that want to hear of the ends of a task's jobs."""
+        return {
+            watch.sink: watch.states
+            for watch in self._watches
+            if any(fnmatchcase(task, pattern) for pattern in watch.tasks)
+        }
+
+    # Alerts
+
+    @property
+    def alerts(self) -> Alerts:
+        """Dead-letter alerts: whom to tell, look, acknowledge."""
+        if self._made_alerts is None:
+            self._made_alerts = Alerts(lambda: self.store, self._runtime, self.bus)
+        return self._made_alerts
+
+    def _audience(self) -> Audience:
+        """Return who wants to know what a node of this app does."""
+        alerted = {} if self._made_alerts is None else self._made_alerts.outlets
+        return Audience(self._listeners, {**self._outlets, **alerted}, tuple(alerted))
+
+    async def _tell_the_last(self) -> None:
+        """Let listeners of this event loop hear what they have not heard yet."""
+        if self._made_listeners is not None:
+            await self._made_listeners.close(self.config.events.drain_timeout.total_seconds())
+
+
+def _states(name: str, events: Sequence[type]) -> list[str]:
+    for event in events:
+        if event not in ENDS:
+            names = ", ".join(kind.__name__ for kind in ENDS)
+            shown = getattr(event, "__name__", repr(event))
+            raise ConfigError(f"app.sink({name!r}): events = {shown}: must be of {names}")
+    if not events:
+        raise ConfigError(f"app.sink({name!r}): events = (): must name at least one")
+    return [ENDS[event] for event in events]
+
+
+def _patterns(name: str, tasks: str | Sequence[str]) -> Sequence[str]:
+    patterns = (tasks,) if isinstance(tasks, str) else tuple(tasks)
+    for pattern in patterns:
+        if not isinstance(pattern, str) or not pattern or not pattern.isprintable():
+            raise ConfigError(
+                f"app.sink({name!r}): tasks = {pattern!r}: must be names such as 'billing.*'"
+            )
+    if not patterns:
+        raise ConfigError(f"app.sink({name!r}): tasks = (): must name at least one")
+    return patterns
+
+
+def _timeout(name: str, timeout: timedelta | float | None, sink: object) -> timedelta:
+    if timeout is None:
+        # A sink that limits its requests itself gets the time to say so.
+        timeout = getattr(sink, "timeout", DEFAULT_TIMEOUT) + 5.0
+    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
+    if not 0 < seconds <= 600:
+        raise ConfigError(f"app.sink({name!r}): timeout = {seconds:g}: must be 0 to 600 seconds")
+    return timedelta(seconds=seconds)

@@ -1,0 +1,62 @@
+"""The part of the memory store that is about events and alerts."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Concatenate, ParamSpec, TypeVar
+
+from detent.spi.outbox import AlertInfo, EventInfo, Failures, OutboxEvent, Taken
+from detent.stores.memory import outbox
+from detent.stores.memory.tables import Tables
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Telling:
+    """The part of the store that `OutboxStore` and `AlertStore` describe."""
+
+    async def _do(
+        self,
+        statement: Callable[Concatenate[Tables, datetime, P], R],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> R:
+        raise NotImplementedError
+
+    async def take_events(self, sinks: Sequence[str], lease: timedelta, limit: int) -> Taken:
+        return await self._do(outbox.take_events, sinks, lease, limit)
+
+    async def events_delivered(self, ids: Sequence[int]) -> int:
+        return await self._do(outbox.events_delivered, ids)
+
+    async def put_off_event(
+        self, event: OutboxEvent, delay: timedelta | None, problem: str
+    ) -> bool:
+        return await self._do(outbox.put_off_event, event, delay, problem)
+
+    async def list_events(
+        self, *, sink: str | None = None, parked: bool | None = None, limit: int = 100
+    ) -> list[EventInfo]:
+        return await self._do(outbox.list_events, sink=sink, parked=parked, limit=limit)
+
+    async def retry_events(self, ids: Sequence[int] | None, sink: str | None, limit: int) -> int:
+        return await self._do(outbox.retry_events, ids, sink, limit)
+
+    async def prune_events(self, parked_for: timedelta, alerts_for: timedelta, limit: int) -> int:
+        return await self._do(outbox.prune_events, parked_for, alerts_for, limit)
+
+    async def raise_alerts(
+        self, failures: Sequence[Failures], window: timedelta, sinks: Sequence[str]
+    ) -> int:
+        return await self._do(outbox.raise_alerts, failures, window, sinks)
+
+    async def alerts(
+        self, limit: int, *, task: str | None = None, acked: bool | None = None
+    ) -> list[AlertInfo]:
+        return await self._do(outbox.alerts, limit, task=task, acked=acked)
+
+    async def get_alert(self, alert: int) -> AlertInfo | None:
+        return await self._do(outbox.get_alert, alert)
+
+    async def ack_alert(self, alert: int, by: str) -> AlertInfo | None:
+        return await self._do(outbox.ack_alert, alert, by)

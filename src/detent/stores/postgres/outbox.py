@@ -1,0 +1,133 @@
+"""Keeps events until they are delivered, and counts failures of one kind."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from detent.model.job import Hook
+from detent.spi.notifier import Hint, Notifier
+from detent.spi.outbox import OUTBOX, AlertInfo, EventInfo, Failures, OutboxEvent, Taken
+from detent.stores.postgres.database import Connection, Database
+
+_FIELDS = len(OutboxEvent._fields)
+
+
+class Telling:
+    """The part of the store that `OutboxStore` and `AlertStore` describe."""
+
+    database: Database
+    notifier: Notifier
+
+    async def take_events(self, sinks: Sequence[str], lease: timedelta, limit: int) -> Taken:
+        """See `OutboxStore.take_events`."""
+        names = list(sinks)
+        rows = await self.database.fetch("take_events", names, lease.total_seconds(), limit)
+        events = sorted(OutboxEvent._make(row) for row in rows)
+        if len(events) == limit:
+            # There may be more; whoever has room for them finds out.
+            return Taken(events, 0.0)
+        (due,) = await self.database.fetch("next_event", names)
+        return Taken(events, due[0])
+
+    async def events_delivered(self, ids: Sequence[int]) -> int:
+        """See `OutboxStore.events_delivered`."""
+        if not ids:
+            return 0
+        (row,) = await self.database.fetch("events_delivered", sorted(ids))
+        count: int = row[0]
+        return count
+
+    async def put_off_event(
+        self, event: OutboxEvent, delay: timedelta | None, problem: str
+    ) -> bool:
+        """See `OutboxStore.put_off_event`."""
+        seconds = None if delay is None else delay.total_seconds()
+        rows = await self.database.fetch("put_off_event", event.id, event.tries, seconds, problem)
+        return bool(rows)
+
+    async def list_events(
+        self, *, sink: str | None = None, parked: bool | None = None, limit: int = 100
+    ) -> list[EventInfo]:
+        """See `OutboxStore.list_events`."""
+        rows = await self.database.fetch("list_events", sink, parked, limit)
+        return [
+            EventInfo(OutboxEvent._make(tuple(row)[:_FIELDS]), *tuple(row)[_FIELDS:])
+            for row in rows
+        ]
+
+    async def retry_events(self, ids: Sequence[int] | None, sink: str | None, limit: int) -> int:
+        """See `OutboxStore.retry_events`."""
+        wanted = None if ids is None else sorted(ids)
+        rows = await self.database.fetch("retry_events", wanted, sink, limit)
+        if rows:
+            self.notifier.publish([Hint(OUTBOX)])
+        return len(rows)
+
+    async def prune_events(self, parked_for: timedelta, alerts_for: timedelta, limit: int) -> int:
+        """See `OutboxStore.prune_events`."""
+        ages = (parked_for.total_seconds(), alerts_for.total_seconds())
+        (row,) = await self.database.fetch("prune_events", *ages, limit)
+        count: int = row[0]
+        return count
+
+    async def raise_alerts(
+        self, failures: Sequence[Failures], window: timedelta, sinks: Sequence[str]
+    ) -> int:
+        """See `AlertStore.raise_alerts`."""
+        if not failures:
+            return 0
+        columns = list(zip(*sorted(map(_row, failures)), strict=True))
+        rows = await self.database.fetch(
+            "raise_alerts", *columns, window.total_seconds(), list(sinks)
+        )
+        if rows:
+            self.notifier.publish([Hint(OUTBOX)])
+        return len(rows)
+
+    async def alerts(
+        self, limit: int, *, task: str | None = None, acked: bool | None = None
+    ) -> list[AlertInfo]:
+        """See `AlertStore.alerts`."""
+        rows = await self.database.fetch("list_alerts", task, acked, limit)
+        return [AlertInfo._make(row) for row in rows]
+
+    async def get_alert(self, alert: int) -> AlertInfo | None:
+        """See `AlertStore.get_alert`."""
+        rows = await self.database.fetch("get_alert", alert)
+        return AlertInfo._make(rows[0]) if rows else None
+
+    async def ack_alert(self, alert: int, by: str) -> AlertInfo | None:
+        """See `AlertStore.ack_alert`."""
+        await self.database.fetch("ack_alert", alert, by)
+        return await self.get_alert(alert)
+
+
+def is_watched(row: Any) -> bool:
+    """Tell whether a sink wants to hear of the end of a job."""
+    return bool(row["hooks"] & Hook.EVENT)
+
+
+def hints_for(rows: Sequence[Any]) -> list[Hint]:
+    """Return what tells nodes of events that were written with these rows."""
+    return [Hint(OUTBOX)] if any(is_watched(row) for row in rows) else []
+
+
+async def record_events(database: Database, connection: Connection, ended: Sequence[UUID]) -> None:
+    """Write the events of jobs whose end this transaction has written."""
+    if ended:
+        await connection.fetch(database.sql("record_events"), sorted(ended))
+
+
+def _row(failures: Failures) -> tuple[Any, ...]:
+    mark = failures.fingerprint
+    return (
+        failures.task,
+        mark.digest,
+        mark.type,
+        mark.message,
+        mark.frame,
+        failures.first_job,
+        failures.last_job,
+        failures.times,
+    )

@@ -1,0 +1,104 @@
+"""What `AlertStore` promises: failures of one kind are counted, and told of once."""
+
+import asyncio
+from collections.abc import Awaitable
+from datetime import timedelta
+
+import pytest
+
+from detent.model.fingerprint import Fingerprint
+from detent.spi.outbox import ALERT, Failures
+from detent.spi.store import Store
+from detent.testing.conformance.builders import HOUR, new_id
+from detent.testing.conformance.outbox import NO_TIME, SINK, taken, waiting
+from detent.testing.conformance.steps import now_of
+
+
+def failures(count: int = 1, message: str = "no route", task: str = "shop.send") -> Failures:
+    """Return failures of one kind."""
+    mark = Fingerprint(message.replace(" ", "-"), "OSError", message, "shop/mail.py:send")
+    return Failures(task, mark, new_id(), new_id(), count)
+
+
+class AlertConformance:
+    """Counting, telling once, acknowledging."""
+
+    async def test_failures_of_one_kind_are_one_alert(self, store: Store) -> None:
+        first, second = failures(3), failures(4)
+        assert await store.raise_alerts([first], 24 * HOUR, [SINK]) == 1
+        assert await store.raise_alerts([second], 24 * HOUR, [SINK]) == 0
+        (alert,) = await store.alerts(10)
+        assert (alert.task, alert.times) == ("shop.send", 7)
+        assert (alert.first_job, alert.last_job) == (first.first_job, second.last_job)
+        assert (alert.type, alert.message, alert.frame) == (
+            "OSError",
+            "no route",
+            "shop/mail.py:send",
+        )
+        assert alert.first_at <= alert.last_at <= await now_of(store)
+        assert alert.window_start <= alert.first_at < alert.window_start + 24 * HOUR
+        assert (alert.delivered_at, alert.acked_at, alert.acked_by) == (None, None, None)
+        assert await store.get_alert(alert.id) == alert
+        (event,) = await waiting(store)
+        assert (event.kind, event.alert, event.job) == (ALERT, alert.id, first.first_job)
+        assert (event.task, event.node, event.error) == ("shop.send", None, None)
+
+    async def test_other_tasks_and_errors_are_other_alerts(self, store: Store) -> None:
+        several = [failures(), failures(message="no disk"), failures(task="shop.ship")]
+        assert await store.raise_alerts(several, 24 * HOUR, [SINK, "log"]) == 3
+        assert len(await store.alerts(10)) == 3
+        assert [len(await waiting(store, sink)) for sink in (SINK, "log")] == [3, 3]
+        assert [alert.task for alert in await store.alerts(10, task="shop.ship")] == ["shop.ship"]
+        assert len(await store.alerts(2)) == 2
+
+    async def test_another_window_is_another_alert(self, store: Store) -> None:
+        # So short that no two calls fall into the same.
+        tick = timedelta(microseconds=1)
+        if await now_of(store) == await now_of(store):
+            pytest.skip("its clock stands still")
+        assert await store.raise_alerts([failures()], tick, [SINK]) == 1
+        assert await store.raise_alerts([failures()], tick, [SINK]) == 1
+        newest, oldest = await store.alerts(10)
+        assert (newest.times, oldest.times) == (1, 1)
+        assert newest.window_start > oldest.window_start
+
+    async def test_of_many_at_once_one_tells(self, store: Store) -> None:
+        several = [failures(), failures(message="no disk")]
+
+        def one(number: int) -> Awaitable[int]:
+            order = several if number % 2 else several[::-1]
+            return store.raise_alerts(order, 24 * HOUR, [SINK])
+
+        assert sum(await asyncio.gather(*map(one, range(8)))) == 2
+        assert [alert.times for alert in await store.alerts(10)] == [8, 8]
+        assert len(await waiting(store)) == 2
+
+    async def test_a_delivered_alert_says_so(self, store: Store) -> None:
+        await store.raise_alerts([failures()], 24 * HOUR, [SINK, "log"])
+        (event,) = await taken(store)
+        await store.events_delivered([event.id])
+        (alert,) = await store.alerts(10)
+        assert alert.delivered_at is not None
+        (event,) = (await store.take_events(["log"], HOUR, 10)).events
+        await store.events_delivered([event.id])
+        (again,) = await store.alerts(10)
+        assert again.delivered_at == alert.delivered_at, "the first one stands"
+
+    async def test_somebody_acknowledges_it(self, store: Store) -> None:
+        await store.raise_alerts([failures()], 24 * HOUR, [])
+        (alert,) = await store.alerts(10, acked=False)
+        acked = await store.ack_alert(alert.id, "ada")
+        assert acked is not None
+        assert acked.acked_by == "ada"
+        assert acked.acked_at is not None
+        assert await store.ack_alert(alert.id, "bob") == acked, "the first one stands"
+        assert await store.alerts(10, acked=True) == [acked]
+        assert await store.alerts(10, acked=False) == []
+        assert await store.ack_alert(alert.id + 1, "ada") is None
+        assert await store.get_alert(alert.id + 1) is None
+
+    async def test_old_alerts_are_removed(self, store: Store) -> None:
+        await store.raise_alerts([failures()], 24 * HOUR, [])
+        assert await store.prune_events(NO_TIME, HOUR, 10) == 0
+        assert await store.prune_events(NO_TIME, NO_TIME, 10) == 1
+        assert await store.alerts(10) == []

@@ -1,0 +1,120 @@
+"""If these fail, an operator does not see which events nobody got, or who fails and how often."""
+
+import asyncio
+import json
+from collections.abc import Callable
+
+import pytest
+from click.testing import Result
+
+from detent import App, Fail
+from detent.alerts import LogAlert
+from detent.errors import DeliveryFailed
+from tests.cli.conftest import Detent
+from tests.cli.stores import Program
+
+Call = Callable[..., Result]
+
+
+@pytest.fixture
+def call(detent: Detent, store_url: str) -> Call:
+    return lambda *arguments: detent(*arguments, DETENT_URL=store_url)
+
+
+@pytest.fixture
+def filled(store_url: str) -> str:
+    """A store with one event that a sink refused and one that waits, and an alert."""
+    program = Program(store_url)
+
+    async def fill(app: App) -> None:
+        async def refuse(_event: object) -> None:
+            raise DeliveryFailed("HTTP 404: who?", refused=True)
+
+        app.sink("billing", refuse, max_attempts=1)
+        app.alerts.to(LogAlert())
+
+        @app.task(name="shop.send")
+        async def send(number: int) -> None:
+            raise Fail(f"no route to {number}")
+
+        async with app.node():
+            for number in range(3):
+                job = await send.enqueue(number)
+                await asyncio.gather(job.result(timeout=30), return_exceptions=True)
+            for _ in range(600):
+                found = await app.outbox.list(undeliverable=True)
+                alerts = await app.alerts.list()
+                if len(found) == 3 and sum(alert.times for alert in alerts) == 3:
+                    break
+                await asyncio.sleep(0.02)
+        later = await send.enqueue(4)
+        await app.jobs.cancel(later.id, reason="no need")
+
+    program.call(fill)
+    return store_url
+
+
+def test_nothing_waits(call: Call) -> None:
+    assert call("outbox").output == ""
+    assert call("alerts").output == ""
+    assert json.loads(call("outbox", "list", "--json").output) == []
+
+
+def test_events_are_listed_and_retried(call: Call, filled: str) -> None:
+    events = json.loads(call("outbox", "--json").output)
+    assert [event["kind"] for event in events] == ["failed"] * 3 + ["canceled"]
+    assert [event["undeliverable"] for event in events] == [True] * 3 + [False]
+    assert events[0]["problem"] == "DeliveryFailed: HTTP 404: who?"
+    assert (events[0]["sink"], events[0]["task"], events[0]["tries"]) == ("billing", "shop.send", 1)
+    assert events[0]["next_try_at"] is None
+    assert events[3]["next_try_at"].endswith("Z")
+    lines = call("outbox", "list", "--undeliverable", "--limit", "2").output.splitlines()
+    assert [line.split("\t")[0] for line in lines] == [str(event["id"]) for event in events[:2]]
+    assert call("outbox", "list", "--sink", "other").output == ""
+    first = str(events[0]["id"])
+    assert call("outbox", "retry", first).output == "1 event is tried again.\n"
+    result = call("outbox", "retry", first)
+    assert result.exit_code == 1
+    assert result.stderr == (
+        f"detent: error: no undeliverable event is numbered {first}; see: detent outbox list\n"
+    )
+    assert json.loads(call("outbox", "retry", "--sink", "billing", "--json").output) == {
+        "retried": 2
+    }
+    assert call("outbox", "retry", "--all").output == "0 events are tried again.\n"
+
+
+def test_what_to_retry_must_be_said(call: Call) -> None:
+    result = call("outbox", "retry")
+    assert result.exit_code == 2
+    assert "name events, a --sink, or --all (see: detent outbox retry -h)" in result.stderr
+    assert call("outbox", "retry", "0").exit_code == 2
+
+
+def test_alerts_are_listed_and_acknowledged(call: Call, filled: str) -> None:
+    alerts = json.loads(call("alerts", "--json").output)
+    assert sum(alert["count"] for alert in alerts) == 3
+    assert (alerts[0]["task"], alerts[0]["type"]) == ("shop.send", "Fail")
+    assert alerts[0]["message"] == "no route to <n>"
+    assert alerts[0]["delivered_at"] is not None
+    assert call("alerts", "list", "--task", "other").output == ""
+    for alert in alerts:
+        said = call("alerts", "ack", str(alert["id"]), "--by", "ada").output
+        assert said == f"Alert {alert['id']} was seen by ada.\n"
+    assert call("alerts", "list", "--open").output == ""
+    again = json.loads(call("alerts", "ack", str(alerts[0]["id"]), "--by", "bob", "--json").output)
+    assert again["acked_by"] == "ada", "the first one stands"
+    fields = call("alerts").output.splitlines()[0].split("\t")
+    assert (fields[1], fields[3], fields[-1]) == ("shop.send", "Fail", "ada")
+    result = call("alerts", "ack", "99999")
+    assert (result.exit_code, result.stderr) == (1, "detent: error: there is no alert 99999\n")
+
+
+def test_people_see_tables(call: Call, filled: str, terminal: Callable[[int], None]) -> None:
+    terminal(160)
+    said = call("outbox").output
+    assert "undeliverable" in said
+    assert "detent outbox retry" in said
+    said = call("alerts").output
+    assert "nobody" in said
+    assert "detent alerts ack" in said
