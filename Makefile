@@ -9,10 +9,10 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test check fmt demo bench sim mutants chaos recovery matrix lock clean
+.PHONY: help setup test check fmt demo bench sim mutants chaos recovery matrix cron-proof lock clean
 
 help:            ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## ?/  make \1\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## ?/  make \1\t/' | expand -t 20
 
 setup: $(STAMP)  ## make .venv with exactly the locked packages
 
@@ -28,8 +28,10 @@ $(CORE): requirements.lock pyproject.toml
 	$(PIP) --no-deps --no-build-isolation -e .
 	touch $@
 
+# Two at a time: half of the tests wait for processes and servers most of the time.
+PARALLEL ?= -n 2 --dist loadfile
 test: setup      ## run the whole suite (ARGS="-k claim -x")
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 	# The store once more on the newest PostgreSQL, which the wheel brings, whatever the system has.
 	DETENT_TEST_PG_BIN=$$($(BIN)/python -m detent.testing.postgres_programs) \
 		$(BIN)/python -m pytest -q tests/conformance/test_postgres.py $(ARGS)
@@ -65,6 +67,9 @@ recovery: setup  ## measure how long the cluster takes to get over a loss (ARGS=
 
 matrix: setup    ## PostgreSQL 13 to 18 against the conformance tests (ARGS="--only 13,18")
 	$(BIN)/python tools/matrix.py $(ARGS)
+
+cron-proof: setup ## every zone and change of clocks against a slow oracle (ARGS="--zones Asia/Gaza")
+	$(BIN)/python -m tools.cron_proof $(ARGS)
 
 lock:            ## resolve the lock files again (ARGS=--upgrade for newer versions)
 	test -x .lock-venv/bin/uv || { $(PYTHON) -m venv .lock-venv && .lock-venv/bin/python -m pip install --quiet uv; }

@@ -18,6 +18,7 @@ from bench import (
     environments,
     idle,
     latency,
+    limits,
     memory,
     report,
     retention,
@@ -84,6 +85,7 @@ def plan(harness: Harness, subjects: list[Subject]) -> dict[str, Section]:
     if DETENT in subjects:
         sections["memory"] = lambda: memory.run(harness, DETENT)
         sections[sqlite.SECTION] = lambda: sqlite.run(harness)
+        sections[limits.SECTION] = lambda: limits.run(harness)
     return {name: sections[name] for name in harness.options.sections if name in sections}
 
 

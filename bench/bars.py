@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bench import claim, enqueue, idle, latency, memory, scale, sqlite
+from bench import claim, enqueue, idle, latency, limits, memory, scale, sqlite
 from bench.results import Results, Spread
 
 OURS = "detent"
@@ -87,6 +87,19 @@ BARS = (
         "SQLite, idle node: % of a core",
         1.0,
         value("sqlite", sqlite.IDLE, "cpu_percent"),
+        False,
+    ),
+    Bar(
+        "limits",
+        "drain under a limit that does not bind: share of without",
+        0.9,
+        value("limits", limits.LIMITED, "of_unlimited"),
+    ),
+    Bar(
+        "limits",
+        "claim beside 100,000 blocked jobs, p99, ms",
+        5.0,
+        value("limits", limits.BLOCKED, "p99"),
         False,
     ),
     Bar("scale", "beside 100,000 foreign jobs", 0.9, value("scale", scale.FOREIGN, "of_alone")),

@@ -47,7 +47,8 @@ class Claimer:
     call_ms: list[float] = field(default_factory=list)
 
     async def join(self) -> None:
-        from detent.spi.store import Floor, NodeIdentity  # noqa: PLC0415 - only when measured
+        from detent.spi.nodes import NodeIdentity  # noqa: PLC0415 - only when measured
+        from detent.spi.scans import Floor  # noqa: PLC0415
 
         queues = dict.fromkeys(self.shape.lanes, ROWS)
         identity = NodeIdentity(self.node, "bench", "localhost", os.getpid(), "0", queues)
@@ -57,7 +58,8 @@ class Claimer:
             self.floors[head.lane, head.priority] = Floor(head.due_at, head.id)
 
     async def claim(self, turn: int) -> Sequence[Any]:
-        from detent.spi.store import ClaimRequest, Floor, LaneScan  # noqa: PLC0415
+        from detent.spi.scans import Floor, LaneScan  # noqa: PLC0415
+        from detent.spi.store import ClaimRequest  # noqa: PLC0415
 
         # The lanes rotate, so that each has its turn at the front.
         start = turn % len(self.shape.lanes)

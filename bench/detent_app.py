@@ -34,8 +34,17 @@ async def gpu(number: int) -> None:
     probe.hit(number)
 
 
+app.limit("bench", concurrency=100_000)
+
+
+@app.task(name="bench.limited", resource="bench")
+async def limited(number: int) -> None:
+    """Under a limit that never binds."""
+    probe.hit(number)
+
+
 # Some sections fill the store with jobs that stay.
-task = {"hold": hold, "gpu": gpu}.get(os.environ.get("BENCH_TASK", ""), noop)
+task = {"hold": hold, "gpu": gpu, "limited": limited}.get(os.environ.get("BENCH_TASK", ""), noop)
 
 
 def command(*arguments: str) -> list[str]:

@@ -38,6 +38,7 @@ class Drains:
         processes: int,
         extra: Mapping[str, str] | None = None,
         prepare: Callable[[], Awaitable[None]] | None = None,
+        fill: Mapping[str, str] | None = None,
     ) -> Measured:
         options, server = self.harness.options, self.harness.server
         start_up = await self.start_up_cpu(subject)
@@ -45,7 +46,7 @@ class Drains:
         database = await self.harness.database(subject)
         if prepare is not None:
             await prepare()
-        await self.harness.call(subject, "fill", jobs=jobs)
+        await self.harness.call(subject, "fill", extra=fill, jobs=jobs)
         await server.settle(database)
         await self.harness.quiet()
         before = await server.reset_counters(database)

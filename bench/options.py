@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-SECTIONS = ("drain", "enqueue", "latency", "claim", "retention", "idle", "memory", "sqlite")
+SECTIONS = (
+    *("drain", "enqueue", "latency", "claim", "retention", "idle", "memory", "sqlite"),
+    "limits",
+)
 PEERS = ("pgqueuer", "procrastinate", "oban", "awa")
 ABLATIONS = ("global-lock",)
 

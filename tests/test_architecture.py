@@ -22,16 +22,24 @@ PUBLIC_NAMES = 40
 #: error's message, its listener, its module) anything can happen, and a service loop must outlive
 #: its worst round. Cleaning up and raising again is free to all.
 BROAD_EXCEPT = (
+    "_engine/batches.py",
+    "_engine/deliver.py",
     "_engine/execute.py",
+    "_engine/failure.py",
+    "_engine/guards.py",
     "_engine/listen.py",
     "_engine/node.py",
     "_engine/service.py",
     "cli/completion.py",
     "clock.py",
     "events.py",
+    "listeners.py",
     "executors/child.py",
     "executors/thread.py",
+    # What a provider raises is told to those who wait for its value.
+    "lifetimes.py",
     "model/failure.py",
+    "sinks/webhook.py",
     # Whatever an order raises on the thread that carries it out belongs to whoever gave it.
     "stores/sqlite/orders.py",
     "stores/sqlite/writer.py",
@@ -40,6 +48,7 @@ BROAD_EXCEPT = (
 #: SQLite has one writer at a time, so nothing changes between two statements, and no server, so
 #: there are no sessions that outlive a process. What it finds first is a step of lost_claims.
 NEEDS_NONE = {
+    "displace_jobs": ("sqlite",),
     "end_sessions": ("sqlite",),
     "find_lost": ("sqlite",),
     "lock_live": ("sqlite",),

@@ -37,6 +37,12 @@ EXAMPLES = {
     ("node", "max_rss"): '"1GB"',
     ("wakeup", "url"): '"redis://localhost:6379"',
     ("wakeup", "channel"): '"shop"',
+    ("policy", "allow"): '["shop.*", "mail.send"]',
+    ("policy", "deny"): '["shop.refund"]',
+    ("encryption", "keys"): '""',
+    ("encryption", "current"): '"k1"',
+    ("redaction", "patterns"): '["[0-9]{4}-[0-9]{4}"]',
+    ("redaction", "fields"): '["password", "card"]',
     ("retention", "queues"): '{ mail = { succeeded = "1d" } }',
 }
 

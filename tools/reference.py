@@ -70,10 +70,12 @@ def events_page() -> str:
 
 {NOTE}
 
-Everything a node can tell about itself is a frozen dataclass in `detent.events`. Listen with
-`app.on(events.JobDied, listener)`: the listener is called at once, on the thread that emits the
-event (usually the event loop's), with every event of exactly that type. It must not block; when it
-raises, `HookFailed` tells of it and nothing else happens.
+Everything a node can tell about itself is a frozen dataclass in `detent.events`. With
+`app.on(events.JobDied, listener)` a listener is called at once, on the thread that emits the event
+(usually the event loop's), with every event of exactly that type, before what it speaks of is
+written. It must not block; when it raises, `HookFailed` tells of it and nothing else happens. To be
+told after the commit, of what happened to jobs, there are
+[listeners, sinks and alerts](../guides/events.md).
 
 A node writes events to the logger `detent` at the level given below. Those at `DEBUG` are listened
 to only if that level was enabled when the node started, so that they cost nothing otherwise. The

@@ -7,9 +7,11 @@ from detent.version import __version__
 
 if TYPE_CHECKING:
     from detent.app import App
+    from detent.batch import BatchItem
     from detent.context import JobContext
     from detent.control_flow import Fail, RetryAfter, Snooze
     from detent.daemons import DaemonContext
+    from detent.depends import Depends
     from detent.errors import (
         ClaimLost,
         ConfigError,
@@ -35,17 +37,23 @@ if TYPE_CHECKING:
         WrongThread,
     )
     from detent.handle import Job
+    from detent.model.breaker import Breaker
     from detent.model.job import JobInfo, Priority
+    from detent.model.rates import Rate
     from detent.model.retry import Retry
     from detent.model.state import State
+    from detent.principal import acting_as
     from detent.tasks import Task
 
 __all__ = [
     "App",
+    "BatchItem",
+    "Breaker",
     "ClaimLost",
     "ConfigError",
     "Conflict",
     "DaemonContext",
+    "Depends",
     "DetentError",
     "Fail",
     "InvalidArguments",
@@ -63,6 +71,7 @@ __all__ = [
     "LockTaken",
     "PayloadTooLarge",
     "Priority",
+    "Rate",
     "Retry",
     "RetryAfter",
     "SchemaMismatch",
@@ -76,6 +85,7 @@ __all__ = [
     "WrongConnection",
     "WrongThread",
     "__version__",
+    "acting_as",
 ]
 
 # Names are imported when they are first asked for, so that a command such as `detent jobs list`
@@ -83,9 +93,11 @@ __all__ = [
 # test keeps both lists alike.
 _HOMES: Final = {
     "detent.app": ("App",),
+    "detent.batch": ("BatchItem",),
     "detent.context": ("JobContext",),
     "detent.control_flow": ("Fail", "RetryAfter", "Snooze"),
     "detent.daemons": ("DaemonContext",),
+    "detent.depends": ("Depends",),
     "detent.errors": (
         "ClaimLost",
         "ConfigError",
@@ -111,9 +123,12 @@ _HOMES: Final = {
         "WrongThread",
     ),
     "detent.handle": ("Job",),
+    "detent.model.breaker": ("Breaker",),
     "detent.model.job": ("JobInfo", "Priority"),
+    "detent.model.rates": ("Rate",),
     "detent.model.retry": ("Retry",),
     "detent.model.state": ("State",),
+    "detent.principal": ("acting_as",),
     "detent.tasks": ("Task",),
 }
 _HOME_OF: Final = {name: module for module, names in _HOMES.items() for name in names}

@@ -17,19 +17,27 @@ from detent.codecs import JsonCodec
 from detent.config import Config
 from detent.config.pools import PoolSettings
 from detent.databases import open_store
+from detent.declared import Declared
 from detent.declaring import Declare
 from detent.errors import ConfigError
 from detent.events import Bus
 from detent.executors.origin import modules_of, name_of
 from detent.executors.pools import Pools
+from detent.guarded import Guarded
 from detent.handle import Job
 from detent.jobs import Jobs
+from detent.limited import Limited
 from detent.machine import describe_process, is_gone, meter, stack_reader
 from detent.model.announce import TRIGGERS
+from detent.model.breaker import Breaker
 from detent.model.job import Priority
 from detent.nodes import Nodes
+from detent.observed import Observed
+from detent.protected import Protected
+from detent.provided import Provided
 from detent.queues import Queues
 from detent.running import RunningNode
+from detent.scheduled import Scheduled
 from detent.spi.codec import Codec
 from detent.spi.executor import Executor
 from detent.spi.middleware import Middleware
@@ -39,11 +47,12 @@ from detent.spi.runtime import Runtime
 from detent.spi.store import Store
 from detent.sync import LoopThread
 from detent.tasks import (
+    DEFAULT_LINGER,
     BoundCall,
-    Declared,
     Registry,
     Task,
     TaskOptions,
+    as_linger,
     as_names,
     as_priority,
     as_tags,
@@ -56,7 +65,7 @@ Event = TypeVar("Event")
 HookFunction = TypeVar("HookFunction", bound=Callable[[], Any])
 
 
-class App(Clustered):
+class App(Observed, Scheduled, Protected, Guarded, Limited, Provided, Clustered):
     """Tasks, and the store that their jobs live in.
 
     `App()` reads its settings from `DETENT_URL`, the environment and `detent.toml`;
@@ -83,7 +92,6 @@ class App(Clustered):
         self._on_real_machine = runtime is None
         self._codec = JsonCodec(self.config.limits.max_depth)
         self._pools = Pools()
-        self._middleware: list[Middleware] = []
         self._hooks: dict[str, list[Callable[[], Any]]] = {}
         self._loop_thread = LoopThread()
         self._call = self._loop_thread.call
@@ -110,13 +118,13 @@ class App(Clustered):
     def jobs(self) -> Jobs:
         """All jobs: look, wait, cancel, pause, retry."""
         if self._jobs is None:
-            self._jobs = Jobs(self.store, self.store, self._codec)
+            self._jobs = Jobs(self.store, self.store, self._codec, self._protection)
         return self._jobs
 
     @property
     def queues(self) -> Queues:
         """All queues: look, pause, resume."""
-        return Queues(self.store, self.store, self._notifier)
+        return Queues(self.store, self.store, self._notifier, self._protection)
 
     @property
     def nodes(self) -> Nodes:
@@ -137,6 +145,11 @@ class App(Clustered):
                 runtime=self._runtime,
                 jobs=self.jobs,
                 triggers=TRIGGERS[self.config.wakeup.triggers],
+                enqueuing=self._enqueuing,
+                listeners=self._listeners,
+                sinks=self._sinks_of,
+                protection=self._protection,
+                declarations=self._limit_declarations,
             )
         return self._client
 
@@ -147,7 +160,7 @@ class App(Clustered):
         """Declare a function as a task: `@app.task` or `@app.task(queue="mail", ...)`."""
         return Declare(self._declare)
 
-    def _declare(
+    def _declare(  # noqa: PLR0913  each is one thing a task may say
         self,
         function: Callable[..., Any],
         *,
@@ -157,24 +170,36 @@ class App(Clustered):
         timeout: timedelta | float | None = None,
         needs: str | Sequence[str] = (),
         tags: Sequence[str] = (),
+        linger: timedelta | float = DEFAULT_LINGER,
+        breaker: str | bool | Breaker = False,
+        middleware: Sequence[Middleware] = (),
         **rest: Any,
     ) -> Task[..., Any]:
         label = name or name_of(function)
         chosen = executor or ("async" if asyncio.iscoroutinefunction(function) else "thread")
-        self._pools.check(function, chosen, label, self.config)
+        batch = rest.get("batch") is not None
+        self._pools.check(function, chosen, label, self.config, batch=batch)
+        limits = self._task_limits(label, rest)
         try:
             options = TaskOptions(
+                limits=limits,
                 executor=chosen,
                 priority=as_priority(priority),
                 timeout=as_timeout(timeout),
                 needs=as_names("needs", needs),
                 tags=as_tags(tags),
+                linger=as_linger(linger),
+                breaker=self._breaker_of(label, breaker),
+                middleware=tuple(middleware),
                 **rest,
             )
         except TypeError as error:
             raise ConfigError(f"@app.task(...): {error}") from error
         task: Task[..., Any] = Declared(function, label, options, self)
         task.modules = modules_of(function)
+        task.providers = self._providers
+        self._providers.check(task)
+        self._wants_encryption(task)
         self.tasks.add(task)
         return task
 
@@ -189,13 +214,12 @@ class App(Clustered):
         """Declare an executor of your own, or a class or function that makes one for each node."""
         self._pools.add_executor(name, executor, self.config)
 
-    def middleware(self, function: Middleware) -> Middleware:
-        """Run `async def m(ctx, proceed)` around every attempt; the first declared is outermost."""
-        self._middleware.append(function)
-        return function
-
     def on(self, event_type: type[Event], listener: Callable[[Event], None]) -> None:
-        """Call `listener` with every event of this type of `detent.events`."""
+        """Call `listener` at once with every event of this type of `detent.events`.
+
+        It is called by the engine itself, before what the event speaks of is written, and must
+        not block: for metrics and tests. For anything else there is `app.listener`.
+        """
         self.bus.subscribe(event_type, listener)
 
     def on_start(self, hook: HookFunction) -> HookFunction:
@@ -294,6 +318,7 @@ class App(Clustered):
         await self._release_all()
         if self._client is not None:
             await self._client.close()
+        await self._tell_the_last()
         if self._notifier is not None:
             await self._notifier.close()
         if self._store is not None:
@@ -302,6 +327,7 @@ class App(Clustered):
     def node_parts(self, config: Config) -> NodeParts:
         """Return what a node of this app is made from."""
         self._pools.check_all(self.tasks, config)
+        self._providers.check_all(self.tasks)
         host = socket.gethostname()
         identity = NodeIdentity(
             incarnation=self._runtime.new_id(),
@@ -326,10 +352,18 @@ class App(Clustered):
             codecs=self.codecs,
             executors=self._pools.make(config),
             middleware=tuple(self._middleware),
+            lifetime=self._providers.new_lifetime(),
             hooks=self._hooks,
             stack=stack_reader() if self._on_real_machine else None,
             load=meter() if self._on_real_machine else dict,
             is_gone=is_gone if self._on_real_machine else lambda _node: False,
             daemons=self._daemons,
+            schedules=self._declared_schedules(),
+            guards=self._make_guards(config),
+            **self._protected_parts(self.tasks),
+            resilience=self._make_resilience(),
+            breakers=self._breakers_for(config, self.tasks),
+            limits=self._all_limits(),
             fence=self._fence,
+            audience=self._audience(),
         )

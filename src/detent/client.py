@@ -2,18 +2,23 @@
 
 import asyncio
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from detent.coalesce import Coalescer, surely
 from detent.config import LimitsConfig
 from detent.connections import enqueue_within, enqueue_within_sync
 from detent.errors import ConfigError, InvalidJob, KeyTaken, PayloadTooLarge
+from detent.events import JobEnqueued
 from detent.handle import Job
 from detent.jobs import Jobs
+from detent.limits import Declarations
+from detent.listeners import Listeners
 from detent.model.announce import Trigger, every_job
 from detent.model.job import Hook, Keys, NewJob, Placed, lane_of
-from detent.options import write_options
+from detent.options import watched_options, write_options
+from detent.principal import current_principal
+from detent.protection import Protection
 from detent.spi.codec import Codec
 from detent.spi.notifier import Hint, Notifier
 from detent.spi.runtime import Runtime
@@ -36,7 +41,7 @@ class Prepared(NamedTuple):
 class Client:
     """The way in for new jobs."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what it is made of, each by its name
         self,
         *,
         store: Store,
@@ -47,6 +52,11 @@ class Client:
         runtime: Runtime,
         jobs: Jobs,
         triggers: Trigger = every_job,
+        enqueuing: Sequence[Callable[[BoundCall[Any]], BoundCall[Any]]] = (),
+        listeners: Listeners | None = None,
+        sinks: Callable[[str], dict[str, list[str]]] = lambda _task: {},
+        protection: Protection | None = None,
+        declarations: Declarations | None = None,
     ) -> None:
         self._store = store
         self._notifier = notifier
@@ -56,15 +66,25 @@ class Client:
         self._runtime = runtime
         self._jobs = jobs
         self._triggers = triggers
+        self._enqueuing = enqueuing
+        self._listeners = listeners
+        self._sinks = sinks
+        self._protection = protection or Protection()
+        self._declarations = declarations
         self._plain_rows: dict[Task[..., Any], tuple[tuple[Any, ...], tuple[Any, ...]]] = {}
         self._coalescers: dict[tuple[int, int], Coalescer] = {}
 
     async def enqueue(self, call: BoundCall[R]) -> Job[R]:
         """Store one job; return when it is durable."""
         job, keys = self.prepare(call)
+        if self._protection.active:
+            job = await self._protection.admit(job, call.task.options_declared.encrypted)
         if call.options.within is not None:
             (placed,) = await enqueue_within(self._store, call.options.within, [job], keys)
             return self._handle(call, placed)
+        if call.task.options_declared.limits is not None and self._declarations is not None:
+            # Not beside a caller's transaction, which may lock us out; nodes make sure as well.
+            await surely(self._declarations.make_sure)
         coalescer = self._coalescer()
         if keys is None:
             await coalescer.enqueue((job,))
@@ -80,6 +100,8 @@ class Client:
     def enqueue_within_sync(self, call: BoundCall[R]) -> Job[R]:
         """Store one job in the transaction of a blocking connection, on this thread."""
         job, keys = self.prepare(call)
+        if self._protection.active:
+            job = self._protection.admit_sync(job, call.task.options_declared.encrypted)
         (placed,) = enqueue_within_sync(self._store, call.options.within, [job], keys)
         return self._handle(call, placed)
 
@@ -91,6 +113,12 @@ class Client:
         All calls are checked before the first is stored. Keys are for single calls.
         """
         jobs = self._prepare_many(calls)
+        if within is None and self._declarations is not None and _have_limits(calls):
+            await surely(self._declarations.make_sure)
+        if self._protection.active:
+            encrypted = [call.task.options_declared.encrypted for call in calls]
+            admit = self._protection.admit
+            jobs = [await admit(job, said) for job, said in zip(jobs, encrypted, strict=True)]
         for chunk in _chunks(jobs):
             if within is not None:
                 await enqueue_within(self._store, within, chunk, None)
@@ -105,6 +133,9 @@ class Client:
     def enqueue_many_within_sync(self, calls: Sequence[BoundCall[R]], within: Any) -> list[Job[R]]:
         """Store many jobs in the transaction of a blocking connection, on this thread."""
         jobs = self._prepare_many(calls)
+        if self._protection.active:
+            encrypted = [call.task.options_declared.encrypted for call in calls]
+            jobs = list(map(self._protection.admit_sync, jobs, encrypted))
         for chunk in _chunks(jobs):
             enqueue_within_sync(self._store, within, chunk, None)
         return self._handles(calls, jobs)
@@ -128,15 +159,40 @@ class Client:
 
     def prepare(self, call: BoundCall[Any]) -> Prepared:
         """Turn a call into what will be stored, or raise a typed error. Touches no store."""
+        if self._enqueuing:
+            call = self._passed_on(call)
         task, options = call.task, call.options
         args = task.signature.encode(self._codec, call.args, call.kwargs)
         if len(args) > self._limits.max_payload:
             raise PayloadTooLarge("the arguments", len(args), self._limits.max_payload)
-        if options is NO_OPTIONS:
+        if options is NO_OPTIONS and current_principal() is None and not task.is_keyed:
             before, after = self._plain_rows.get(task) or self._plain_row(task)
             job = NewJob._make((self._runtime.new_id(), *before, args, *after))
             return Prepared(job, None)
         return self._prepare_with(call, args)
+
+    async def admitted(self, job: NewJob) -> NewJob:
+        """Return a job that was prepared before as it may be stored now."""
+        if not self._protection.active:
+            return job
+        task = self._registry.find(job.task)
+        encrypted = None if task is None else task.options_declared.encrypted
+        return await self._protection.admit(job, encrypted)
+
+    def _passed_on(self, call: BoundCall[Any]) -> BoundCall[Any]:
+        """Return a call as middleware lets it pass: of the same task, to the same place."""
+        changed = call
+        for step in self._enqueuing:
+            changed = step(changed)
+            if not isinstance(changed, BoundCall) or changed.task is not call.task:
+                name = getattr(step, "__qualname__", repr(step))
+                raise ConfigError(
+                    f"the enqueue middleware {name} must return a call of {call.task.name}, "
+                    f"not {changed!r}"
+                )
+        if changed.options.within is not call.options.within:
+            raise ConfigError("enqueue middleware cannot change within=: it is the caller's")
+        return changed
 
     def _plain_row(self, task: Task[..., Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """Return what all calls of a task without options share, around their arguments."""
@@ -153,24 +209,45 @@ class Client:
         needs = declared.needs if options.needs is None else options.needs
         tags = self._tags((*declared.tags, *options.tags))
         keys = self._keys(call)
+        principal = options.principal or current_principal()
         job = NewJob(
             id=self._runtime.new_id(),
             task=task.name,
             queue=queue,
-            lane=lane_of(queue, needs) if needs else queue,
+            lane=self._lane(call, queue, needs),
             priority=int(declared.priority if options.priority is None else options.priority),
             delay=0.0 if options.delay is None else options.delay.total_seconds(),
             due_at=options.at,
             args=args,
             codec=self._codec.name,
-            options=write_options(options.timeout, options.retry),
+            options=write_options(options.timeout, options.retry, principal),
             params=self._params(options.params),
             tags=tags,
             hooks=int(Hook.KEY) if keys is not None and keys.unique is not None else 0,
-            principal=None,
+            principal=principal,
             trace=None,
         )
-        return Prepared(job, keys)
+        return Prepared(self._watched(job), keys)
+
+    def _lane(self, call: BoundCall[Any], queue: str, needs: Sequence[str]) -> str:
+        """Return where a job will stand: behind the gates of its task's limits, if it has any."""
+        limits = call.task.options_declared.limits
+        if limits is None:
+            return lane_of(queue, needs) if needs else queue
+        keyed = call.task.signature.arguments(call.args, call.kwargs) if limits.keyed else {}
+        return lane_of(queue, needs, limits.gates(queue, keyed))
+
+    def _watched(self, job: NewJob) -> NewJob:
+        """Return a job with what its end needs to know of the sinks that are to hear of it."""
+        sinks = self._sinks(job.task)
+        if not sinks:
+            return job
+        hooks = int(job.hooks | Hook.EVENT)
+        return job._replace(hooks=hooks, options=watched_options(job.options, sinks))
+
+    def forget_rows(self) -> None:
+        """Prepare calls anew: something was declared that concerns them."""
+        self._plain_rows.clear()
 
     def _keys(self, call: BoundCall[Any]) -> Keys | None:
         options = call.options
@@ -218,6 +295,10 @@ class Client:
 
     def _announce(self, jobs: Sequence[NewJob]) -> None:
         """Wake the nodes; a due time given by the caller may lie below their floors."""
+        if self._listeners is not None and self._listeners.wants(JobEnqueued):
+            for job in jobs:
+                event = JobEnqueued(job.id, job.task, job.queue, job.priority)
+                self._listeners.announce(event)
         if self._notifier is None:
             return
         if self._triggers is not every_job:
@@ -256,6 +337,10 @@ class Client:
             await found.flushed()
         if self._notifier is not None:
             await self._notifier.flush()
+
+
+def _have_limits(calls: Sequence[BoundCall[Any]]) -> bool:
+    return any(task.options_declared.limits for task in {call.task: None for call in calls})
 
 
 def _chunks(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:

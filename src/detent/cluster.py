@@ -27,6 +27,7 @@ class Clustered:
     """What runs a coroutine for blocking code."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._daemons = Registry()
         self._locks: Locks | None = None
         self._leaders: Leaders | None = None

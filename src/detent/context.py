@@ -107,6 +107,24 @@ class JobContext:
         return self._port.tags()
 
     @property
+    def principal(self) -> str | None:
+        """In whose name the job was enqueued, if somebody said so."""
+        return self._port.principal
+
+    @property
+    def schedule(self) -> str | None:
+        """The name of the schedule that fired the job; None for any other job."""
+        return self._port.schedule
+
+    @property
+    def slot(self) -> datetime | None:
+        """The slot that the job was fired for, in UTC; None for any other job.
+
+        It is when the job was meant to run, however late it does, and the same in all attempts.
+        """
+        return self._port.slot
+
+    @property
     def log(self) -> JobLog:
         """Where to write lines that stay with the job."""
         return JobLog(self._port)
@@ -155,3 +173,4 @@ class _Done:
 _DONE: Final = _Done()
 _current: Final[ContextVar[AttemptPort | None]] = ContextVar("detent_job", default=None)
 bind: Final = _current.set
+running_port: Final = _current.get

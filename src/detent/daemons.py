@@ -12,6 +12,7 @@ from uuid import UUID
 
 from detent.config import check_name, parse_duration
 from detent.config.readers import ROLES, check_label
+from detent.depends import Dependency
 from detent.errors import ConfigError, WrongThread
 from detent.model.retry import Retry
 from detent.spi.daemons import DaemonInfo, DaemonPort, DaemonStore
@@ -320,6 +321,8 @@ def _check_function(function: Any, name: str) -> None:
         raise ConfigError(f"daemon {name}: {function!r} is no function")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigError(f"daemon {name}: must not have yield in it")
+    if any(isinstance(each.default, Dependency) for each in _parameters(function)):
+        raise ConfigError(f"daemon {name}: Depends(...) is for tasks; make what it needs in it")
     required = [
         each for each in _parameters(function) if each.default is each.empty and not _is_open(each)
     ]

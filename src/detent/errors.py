@@ -7,9 +7,13 @@
     │   ├── InvalidArguments      arguments that do not fit the task's signature
     │   └── PayloadTooLarge       more bytes than the limit allows
     ├── KeyTaken                  another live job holds the business key
-    ├── Conflict                  the job is not in the state that was expected
+    ├── Conflict                  a job, schedule or calendar is not in the state that was expected
     ├── JobNotFound               no job with that id
     ├── NodeNotFound              no node of that name or incarnation
+    ├── ScheduleNotFound          no schedule of that name
+    ├── CalendarNotFound          no calendar of that name
+    ├── AlertNotFound             no alert with that number
+    ├── BreakerNotFound           no circuit breaker of that name
     ├── JobFailed                 raised by `result()`: the job ended in the dead-letter set
     ├── JobCanceled               raised by `result()`, and inside a job that is canceled
     ├── InvalidResult             raised by `result()`: it does not fit the task's return type
@@ -21,7 +25,14 @@
     ├── TermLost                  this leader was followed by another; nothing it writes counts
     ├── LockTaken                 somebody else held the lock for longer than one would wait
     ├── LockLost                  the lock's time ran out, or somebody took it away
+    ├── DeliveryFailed            raised by a sink: it could not deliver an event
     ├── WrongThread               a blocking call on the thread of a running event loop
+    ├── NotAllowed                the application's own rule does not let this principal do it
+    ├── SealError                 something encrypted cannot be made, or cannot be opened
+    │   ├── KeyUnavailable        who keeps the keys does not answer; trying again may help
+    │   ├── KeyMissing            no key of that id is known here
+    │   ├── SealTooNew            made by newer code, in a way that this code does not know
+    │   └── SealBroken            altered, or not made for this job and place
     └── StoreError                the store could not do what was asked
         ├── StoreUnavailable      it cannot be reached; trying again may help
         ├── ConstraintViolated    a unique or foreign key constraint refused the write
@@ -32,6 +43,7 @@ Tasks raise `Snooze`, `Fail` and `RetryAfter` to say what should follow; those a
 stand in `detent.control_flow`.
 """
 
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -90,11 +102,14 @@ class KeyTaken(DetentError):
 
 
 class Conflict(DetentError):
-    """The job is not in the state or generation that the operation expected."""
+    """What is to be changed is not in the state that the operation expected; mostly a job."""
 
-    def __init__(self, job_id: UUID, verb: str, state: str) -> None:
-        super().__init__(f"cannot {verb} job {job_id}: it is {state}")
+    def __init__(
+        self, job_id: UUID | None, verb: str, state: str, *, subject: str | None = None
+    ) -> None:
+        super().__init__(f"cannot {verb} {subject or f'job {job_id}'}: it is {state}")
         self.job_id = job_id
+        """None when it is about something else."""
         self.verb = verb
         self.state = state
 
@@ -105,6 +120,39 @@ class NodeNotFound(DetentError):
     def __init__(self, node: object) -> None:
         super().__init__(f"there is no node {str(node)!r}")
         self.node = node
+
+
+class ScheduleNotFound(DetentError):
+    """There is no schedule of this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no schedule {name!r}")
+        self.name = name
+
+
+class CalendarNotFound(DetentError):
+    """There is no calendar of this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no calendar {name!r}")
+        self.name = name
+
+
+class BreakerNotFound(DetentError):
+    """There is no circuit breaker of this name, and none was ever used."""
+
+    def __init__(self, name: str, nearest: str | None = None) -> None:
+        hint = f"; did you mean {nearest!r}?" if nearest else ""
+        super().__init__(f"there is no breaker {name!r}{hint}")
+        self.name = name
+
+
+class AlertNotFound(DetentError):
+    """There is no alert of this number."""
+
+    def __init__(self, alert: int) -> None:
+        super().__init__(f"there is no alert {alert}")
+        self.alert = alert
 
 
 class JobNotFound(DetentError):
@@ -202,8 +250,58 @@ class LockLost(DetentError):
         self.reason = reason
 
 
+class DeliveryFailed(DetentError):
+    """A sink could not deliver an event; it is tried again, for a while.
+
+    `retry_after` is how long the receiver wants to be left alone. A receiver that `refused` is
+    tried a few times only.
+    """
+
+    def __init__(
+        self, message: str, *, retry_after: timedelta | None = None, refused: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        self.refused = refused
+
+
 class WrongThread(DetentError):
     """A blocking call was made on the thread of a running event loop."""
+
+
+class NotAllowed(DetentError):
+    """The rule of `@app.authorize` does not let this principal do this."""
+
+    def __init__(self, principal: str | None, action: str, target: object) -> None:
+        who = "nobody in particular" if principal is None else repr(principal)
+        super().__init__(f"{who} is not allowed to {action} {target}")
+        self.principal = principal
+        self.action = action
+        self.target = target
+
+
+class SealError(DetentError):
+    """A value cannot be sealed, or a sealed one cannot be opened."""
+
+
+class KeyUnavailable(SealError):
+    """The provider of keys does not answer at the moment; its error is the cause."""
+
+
+class KeyMissing(SealError):
+    """A value was sealed with a key that is not known here."""
+
+    def __init__(self, key_id: str) -> None:
+        super().__init__(f"it is encrypted with the key {key_id!r}, which is not known here")
+        self.key_id = key_id
+
+
+class SealTooNew(SealError):
+    """A value was sealed by newer code; it can wait for a node that runs it."""
+
+
+class SealBroken(SealError):
+    """A sealed value was altered, or belongs to another job or another place in it."""
 
 
 class StoreError(DetentError):

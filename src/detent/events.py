@@ -10,6 +10,10 @@ from typing import Any
 from uuid import UUID
 
 from detent.cluster_events import *  # noqa: F403  all events can be found here
+from detent.guard_events import *  # noqa: F403  the same
+from detent.outbox_events import *  # noqa: F403  the same
+from detent.protection_events import *  # noqa: F403  the same
+from detent.schedule_events import *  # noqa: F403  the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,7 @@ class JobDied:
 
 @dataclass(frozen=True, slots=True)
 class JobSnoozed:
-    """The task asked to be run later; nothing is charged."""
+    """The task asked to be run later, or a guard said so; nothing is charged."""
 
     job_id: UUID
     task: str
@@ -70,6 +74,13 @@ class JobSnoozed:
     attempt: int
     node: UUID
     delay: float
+    reason: str | None = None
+    """Why a guard held it back; None when the task asked."""
+
+    @property
+    def severity(self) -> str:
+        """How loud its line is: a breaker may hold back any number of jobs."""
+        return "info" if self.reason is None else "debug"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, TypedDict, Unpack
 from uuid import UUID
 
+from detent.access import target_of
 from detent.errors import (
     Conflict,
     InvalidArguments,
@@ -20,10 +21,13 @@ from detent.errors import (
     StoreError,
     StoreUnavailable,
 )
+from detent.model.access import Action
 from detent.model.job import Attempt, JobFilter, JobInfo, LogEntry
 from detent.model.state import State, Verb
 from detent.model.text import storable
+from detent.protection import Protection
 from detent.spi.codec import Codec
+from detent.spi.sealing import Surface
 from detent.spi.store import Change, ControlStore, InspectStore
 
 FIRST_LOOK: Final = 0.005
@@ -50,10 +54,17 @@ class Filters(TypedDict, total=False):
 class Jobs:
     """All jobs of a store."""
 
-    def __init__(self, control: ControlStore, inspect: InspectStore, codec: Codec) -> None:
+    def __init__(
+        self,
+        control: ControlStore,
+        inspect: InspectStore,
+        codec: Codec,
+        protection: Protection | None = None,
+    ) -> None:
         self._control = control
         self._inspect = inspect
         self._codec = codec
+        self._protection = protection or Protection()
         self._waits: dict[int, _Waits] = {}
 
     # Looking
@@ -63,7 +74,8 @@ class Jobs:
         found = await self._inspect.get_jobs([job_id])
         if not found:
             raise JobNotFound(job_id)
-        return found[0]
+        await self._permit(Action.READ, job_id, found)
+        return await self._protection.views.job(found[0])
 
     async def list(  # noqa: PLR0913  each is one way to narrow it down
         self,
@@ -84,14 +96,18 @@ class Jobs:
         `archived=True` lists those in the archive, and only those.
         """
         where = job_filter(state, task, queue, tag, key, since, until, archived)
-        return await self._inspect.list_jobs(where, _checked_limit(limit), before)
+        jobs = await self._readable(where, _checked_limit(limit), before)
+        return [await self._protection.views.job(job) for job in jobs]
 
     async def attempts(self, job_id: UUID) -> Sequence[Attempt]:
         """Return the tries of a job that did not succeed, the oldest first."""
-        return await self._inspect.attempts(job_id)
+        await self._permit(Action.READ, job_id)
+        found = await self._inspect.attempts(job_id)
+        return [await self._protection.views.attempt(job_id, attempt) for attempt in found]
 
     async def log(self, job_id: UUID, limit: int = 1_000) -> Sequence[LogEntry]:
         """Return the log lines of a job, the oldest first."""
+        await self._permit(Action.READ, job_id)
         return await self._inspect.log_of(job_id, limit)
 
     async def result(
@@ -102,19 +118,22 @@ class Jobs:
         type_: Any = Any,
     ) -> Any:
         """Wait for the end of a job and return its result, of that type if one is given."""
+        await self._permit(Action.READ, job_id)
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
         job = await self._wait_for(job_id, seconds)
         match job.state:
             case State.SUCCEEDED:
-                return self._decoded(job_id, job.result, type_)
+                return await self._decoded(job_id, job.result, type_)
             case State.CANCELED:
                 raise JobCanceled(job_id, job.reason)
             case _:
-                raise JobFailed(job_id, None if job.error is None else json.loads(job.error))
+                error = await self._protection.views.error(job_id, job.error)
+                raise JobFailed(job_id, None if error is None else json.loads(error))
 
-    def _decoded(self, job_id: UUID, result: bytes | None, type_: Any) -> Any:
+    async def _decoded(self, job_id: UUID, result: bytes | None, type_: Any) -> Any:
         if result is None:
             return None
+        result = await self._protection.views.opened(Surface.RESULT, job_id, result)
         try:
             return self._codec.decode(result, type_)
         except InvalidArguments as error:
@@ -132,6 +151,39 @@ class Jobs:
         except TimeoutError:
             raise JobTimeout(f"job {job_id} has not ended after {limit} s") from None
 
+    # Who may
+
+    async def _permit(
+        self, action: Action, job_id: UUID, found: Sequence[JobInfo] | None = None
+    ) -> None:
+        """Raise `NotAllowed` if the application's rule says so; without one, ask nobody."""
+        access = self._protection.access
+        if access is None:
+            return
+        if found is None:
+            found = await self._inspect.get_jobs([job_id])
+        if not found:
+            raise JobNotFound(job_id)
+        await access.check(action, target_of(found[0]))
+
+    async def _permit_all(self, action: Action, where: JobFilter) -> None:
+        if self._protection.access is not None:
+            await self._protection.access.check_all(action, where)
+
+    async def _readable(
+        self, where: JobFilter, limit: int, before: UUID | None
+    ) -> Sequence[JobInfo]:
+        """Return the next jobs that may be read; a page is short only when it is the last."""
+        access = self._protection.access
+        page = await self._inspect.list_jobs(where, limit, before)
+        if access is None:
+            return page
+        found = await access.readable(page)
+        while len(found) < limit and len(page) == limit:
+            page = await self._inspect.list_jobs(where, limit, page[-1].id)
+            found += await access.readable(page)
+        return found[:limit]
+
     # Changing
 
     async def cancel(
@@ -144,31 +196,36 @@ class Jobs:
     ) -> State:
         """Cancel a job, or ask it to stop when it runs."""
         change = Change(reason=_clean(reason), expected=expected, generation=generation)
-        return await self._control.control_job(Verb.CANCEL, job_id, change)
+        return await self._change(Verb.CANCEL, job_id, change)
+
+    async def _change(self, verb: Verb, job_id: UUID, change: Change) -> State:
+        await self._permit(Action(verb), job_id)
+        return await self._control.control_job(verb, job_id, change)
 
     async def pause(
         self, job_id: UUID, *, expected: State | None = None, generation: int | None = None
     ) -> State:
         """Keep a pending job from being claimed."""
         change = Change(expected=expected, generation=generation)
-        return await self._control.control_job(Verb.PAUSE, job_id, change)
+        return await self._change(Verb.PAUSE, job_id, change)
 
     async def resume(
         self, job_id: UUID, *, expected: State | None = None, generation: int | None = None
     ) -> State:
         """Let a paused job be claimed again."""
         change = Change(expected=expected, generation=generation)
-        return await self._control.control_job(Verb.RESUME, job_id, change)
+        return await self._change(Verb.RESUME, job_id, change)
 
     async def retry(
         self, job_id: UUID, *, expected: State | None = None, generation: int | None = None
     ) -> State:
         """Give an ended job a new life: its outcome joins the attempts."""
         change = Change(expected=expected, generation=generation)
-        return await self._control.control_job(Verb.RETRY, job_id, change)
+        return await self._change(Verb.RETRY, job_id, change)
 
     async def delete(self, job_id: UUID) -> None:
         """Delete an ended job with all that belongs to it; one that lives on is a `Conflict`."""
+        await self._permit(Action.DELETE, job_id)
         if not await self._control.delete_jobs([job_id]):
             job = await self.get(job_id)
             raise Conflict(job_id, "delete", job.state)
@@ -184,7 +241,7 @@ class Jobs:
     ) -> State:
         """Give a pending or paused job another due time; now, if neither is given."""
         change = Change(due_at=at, delay=delay, expected=expected, generation=generation)
-        return await self._control.control_job(Verb.RESCHEDULE, job_id, change)
+        return await self._change(Verb.RESCHEDULE, job_id, change)
 
     # Many at once
 
@@ -199,23 +256,28 @@ class Jobs:
         and one whose business key is taken is left alone.
         """
         filters.setdefault("state", State.FAILED)
+        where = job_filter(**filters)
+        await self._permit_all(Action.RETRY, where)
         total, before = 0, None
-        while page := await self.list(**filters, limit=PAGE, before=before):
+        while page := await self._inspect.list_jobs(where, PAGE, before):
             total += sum(await asyncio.gather(*map(self._retry_listed, page)))
             before = page[-1].id
         return total
 
     async def _retry_listed(self, job: JobInfo) -> bool:
         try:
-            await self.retry(job.id, expected=job.state, generation=job.generation)
+            change = Change(expected=job.state, generation=job.generation)
+            await self._control.control_job(Verb.RETRY, job.id, change)
         except (Conflict, JobNotFound, KeyTaken):
             return False
         return True
 
     async def delete_all(self, **filters: Unpack[Filters]) -> int:
         """Delete all matching ended jobs, page by page; return how many."""
+        where = job_filter(**filters)
+        await self._permit_all(Action.DELETE, where)
         total = 0
-        while deleted := await self._control.delete_page(job_filter(**filters), PAGE):
+        while deleted := await self._control.delete_page(where, PAGE):
             total += deleted
         return total
 
@@ -226,6 +288,7 @@ class Jobs:
         return await self.delete_all(queue=queue)
 
     async def _all(self, verb: Verb, where: JobFilter, change: Change) -> int:
+        await self._permit_all(Action(verb), where)
         total = 0
         while moved := await self._control.control_page(verb, where, PAGE, change):
             total += moved

@@ -1,6 +1,6 @@
 """What one job says differently from its task, in the form in which it is stored with it."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -32,6 +32,13 @@ class StoredOptions(msgspec.Struct, omit_defaults=True):
 
     timeout: float | None = None
     retry: StoredRetry | None = None
+    schedule: str | None = None
+    """The schedule that fired the job, and the slot for which it did."""
+    slot: datetime | None = None
+    sinks: dict[str, list[str]] | None = None
+    """The sinks that are to hear of its end, and of which states; stores read it by SQL."""
+    principal: str | None = None
+    """In whose name it was enqueued: here, a claim brings it along."""
 
 
 _decoder = msgspec.json.Decoder(StoredOptions)
@@ -42,9 +49,11 @@ def read_options(data: bytes) -> StoredOptions:
     return _decoder.decode(data)
 
 
-def write_options(timeout: timedelta | None, retry: Retry | None) -> bytes | None:
+def write_options(
+    timeout: timedelta | None, retry: Retry | None, principal: str | None = None
+) -> bytes | None:
     """Return options to be stored, or None when nothing differs from the task."""
-    if timeout is None and retry is None:
+    if timeout is None and retry is None and principal is None:
         return None
     stored = None
     if retry is not None:
@@ -56,4 +65,11 @@ def write_options(timeout: timedelta | None, retry: Retry | None) -> bytes | Non
             retry.jitter,
         )
     seconds = None if timeout is None else timeout.total_seconds()
-    return msgspec.json.encode(StoredOptions(seconds, stored))
+    return msgspec.json.encode(StoredOptions(seconds, stored, principal=principal))
+
+
+def watched_options(options: bytes | None, sinks: dict[str, list[str]]) -> bytes:
+    """Return the options of a job whose end sinks are to hear of."""
+    stored = StoredOptions() if options is None else read_options(options)
+    stored.sinks = sinks
+    return msgspec.json.encode(stored)

@@ -3,6 +3,8 @@
 from detent.config import check_name
 from detent.config.readers import MAX_SLOTS
 from detent.errors import ConfigError
+from detent.model.access import Action, Target
+from detent.protection import Protection
 from detent.spi.notifier import EVERYONE, Notifier, SignalHint
 from detent.spi.store import ControlStore, InspectStore, QueueInfo
 
@@ -11,11 +13,16 @@ class Queues:
     """All queues of a store."""
 
     def __init__(
-        self, control: ControlStore, inspect: InspectStore, notifier: Notifier | None = None
+        self,
+        control: ControlStore,
+        inspect: InspectStore,
+        notifier: Notifier | None = None,
+        protection: Protection | None = None,
     ) -> None:
         self._control = control
         self._inspect = inspect
         self._notifier = notifier
+        self._protection = protection or Protection()
 
     async def list(self) -> list[QueueInfo]:
         """Return the queues that hold live jobs or are paused, by name."""
@@ -23,11 +30,17 @@ class Queues:
 
     async def pause(self, queue: str) -> None:
         """Let no more jobs of a queue be claimed, on any node; what runs goes on."""
-        await self._control.pause_queue(check_name("queue", queue))
+        await self._permit(Action.PAUSE, check_name("queue", queue))
+        await self._control.pause_queue(queue)
 
     async def resume(self, queue: str) -> None:
         """Let the jobs of a queue be claimed again."""
-        await self._control.resume_queue(check_name("queue", queue))
+        await self._permit(Action.RESUME, check_name("queue", queue))
+        await self._control.resume_queue(queue)
+
+    async def _permit(self, action: Action, queue: str) -> None:
+        if self._protection.access is not None:
+            await self._protection.access.check(action, Target(queue=queue))
 
     async def scale(self, queue: str, slots: int | None) -> None:
         """Let every node that serves a queue run that many of its jobs at once.

@@ -40,9 +40,9 @@ class RunningNode:
 
     async def start(self) -> None:
         """Open the store, join the cluster and begin to work."""
-        logs.attach(self._app.bus)
         # A mistake in the parts is told before anything is opened.
         parts = self._app.node_parts(self._config)
+        logs.attach(self._app.bus, clean=parts.clean)
         await self._app.store.open()
         self._node = Node(parts)
         await self._node.start()

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from detent.depends import Dependency, dependencies_of, hints_of
 from detent.errors import ConfigError, InvalidArguments
 from detent.spi.codec import Codec
 
@@ -18,24 +19,38 @@ _VARIADIC: Final = (_Kind.VAR_POSITIONAL, _Kind.VAR_KEYWORD)
 
 
 class Signature:
-    """What a task takes. The parameter of type `context_type`, if any, is left to the engine."""
+    """What a task takes. The parameter of type `context_type`, if any, is left to the engine.
+
+    So are those with `Depends(...)`, and the `self` of a method.
+    """
 
     def __init__(self, function: Callable[..., Any], context_type: type) -> None:
         self._name = getattr(function, "__qualname__", repr(function))
         signature = inspect.signature(function)
-        hints = _hints(function)
-        self._parameters = list(signature.parameters.values())
-        own = [p for p in self._parameters if hints.get(p.name) is not context_type]
-        contexts = [p.name for p in self._parameters if hints.get(p.name) is context_type]
+        hints = hints_of(function)
+        contexts = [name for name in signature.parameters if hints.get(name) is context_type]
         if len(contexts) > 1:
             raise ConfigError(f"{self._name}() takes more than one {context_type.__name__}")
         self.context_parameter: str | None = contexts[0] if contexts else None
+        others = {name: p for name, p in signature.parameters.items() if name not in contexts}
+        self.injected = dependencies_of(others, hints, self._name)
+        self.has_defaults_to_make = bool(self.injected) or any(
+            isinstance(signature.parameters[name].default, Dependency) for name in contexts
+        )
+        """Whether a call by hand may lack what only a marker stands for."""
+        self.is_method = is_method(function)
+        self._parameters = [
+            p for p in signature.parameters.values() if p.name not in self.injected
+        ][self.is_method :]
+        own = [p for p in self._parameters if hints.get(p.name) is not context_type]
         self._bare = signature.replace(parameters=own)
         self._record = _record_type(self._name, own, hints)
         self.result_type = _result_type(hints)
         # Calls by keyword alone are simpler and faster, where the signature allows them.
         kinds = {p.kind for p in self._parameters}
         self._by_keyword = kinds <= {_Kind.POSITIONAL_OR_KEYWORD, _Kind.KEYWORD_ONLY}
+        if not self._by_keyword:
+            _check_by_keyword(self._name, [signature.parameters[name] for name in self.injected])
         self._names = tuple(p.name for p in own)
         self._positional = tuple(p.name for p in own if p.kind is _Kind.POSITIONAL_OR_KEYWORD)
         self._may_miss = any(p.default is not _Kind.empty for p in own)
@@ -55,6 +70,17 @@ class Signature:
         except InvalidArguments as error:
             raise InvalidArguments(f"{self._name}(): {error}", path=error.path) from error
         return data
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What callers may pass, by name."""
+        return tuple(self._bare.parameters)
+
+    def arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the arguments of a call that was found good, by name, defaults included."""
+        bound = self._bare.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return bound.arguments
 
     def _bind_simply(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any] | None:
         """Bind an ordinary call, at a fourth of the cost; None when anything is unusual."""
@@ -105,12 +131,22 @@ class Signature:
         return positional, keywords
 
 
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    try:
-        return typing.get_type_hints(function, include_extras=True)
-    except (NameError, TypeError) as error:
-        name = getattr(function, "__qualname__", function)
-        raise ConfigError(f"cannot read the annotations of {name}: {error}") from error
+def is_method(function: Callable[..., Any]) -> bool:
+    """Whether a function was written inside a class, to be called on its instances."""
+    outside, _, _ = getattr(function, "__qualname__", "").rpartition(".")
+    if not outside or outside.endswith("<locals>"):
+        return False
+    return next(iter(inspect.signature(function).parameters), None) == "self"
+
+
+def _check_by_keyword(name: str, injected: Sequence[inspect.Parameter]) -> None:
+    """Refuse what others' arguments would slip into the place of."""
+    for parameter in injected:
+        if parameter.kind is not _Kind.KEYWORD_ONLY:
+            raise ConfigError(
+                f"{name}() has `/`, `*args` or `**kwargs`: put a `*` before {parameter.name}, "
+                f"which is injected"
+            )
 
 
 def _result_type(hints: Mapping[str, Any]) -> Any:

@@ -3,29 +3,36 @@
 import difflib
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, Generic, Literal, ParamSpec, Protocol, TypeVar
 
+from detent.batch import ItemSignature
 from detent.config import check_name
 from detent.context import JobContext
 from detent.errors import ConfigError, UnknownTask
 from detent.handle import Job
 from detent.model.job import Priority
 from detent.model.retry import Retry
+from detent.principal import check_principal
+from detent.providing import Providers
 from detent.signature import Signature
 from detent.spi.codec import Codec
+from detent.spi.middleware import Middleware
+from detent.task_limits import TaskLimits, check_keys
 
 P = ParamSpec("P")
-Q = ParamSpec("Q")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
-S_co = TypeVar("S_co", covariant=True)
 
 ON_CONFLICT: Final = ("raise", "return", "replace")
 MAX_TIMEOUT: Final = timedelta(days=30)
 MAX_AHEAD: Final = timedelta(days=3_650)
 DEFAULT_RETRY: Final = Retry()
+# What ends within one transaction, and what a reader of logs would still call a moment.
+MAX_BATCH: Final = 1_000
+MAX_LINGER: Final = timedelta(minutes=1)
+DEFAULT_LINGER: Final = timedelta(milliseconds=50)
 OPTION_TYPES: Final[dict[str, type]] = {
     "delay": timedelta,
     "at": datetime,
@@ -46,8 +53,20 @@ class TaskOptions:
     executor: str = "async"
     needs: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
+    breaker: str | None = None
+    """The circuit breaker that its calls stand under."""
+    encrypted: bool | None = None
+    """Whether arguments, results and errors are stored encrypted; None leaves it to the app."""
     strict_result: bool = False
     """Whether a result that cannot be stored fails the job instead of being dropped."""
+    batch: int | None = None
+    """How many jobs at most are given to one call; None gives each a call of its own."""
+    linger: timedelta = DEFAULT_LINGER
+    """How long the first job of a batch waits for others."""
+    limits: TaskLimits | None = None
+    """What limits its jobs; None costs nothing."""
+    middleware: tuple[Middleware, ...] = ()
+    """What stands around its calls, inside the middleware of the app."""
 
     def __post_init__(self) -> None:
         check_name("queue", self.queue)
@@ -57,6 +76,17 @@ class TaskOptions:
             raise ConfigError(f"timeout = {self.timeout}: must be above 0, at most {MAX_TIMEOUT}")
         if not isinstance(self.retry, Retry):
             raise ConfigError(f"retry = {self.retry!r}: must be a Retry(...)")
+        if self.batch is not None:
+            self._check_batch(self.batch)
+        for middleware in self.middleware:
+            if not callable(middleware):
+                raise ConfigError(f"middleware = {middleware!r}: must be async def m(ctx, proceed)")
+
+    def _check_batch(self, batch: object) -> None:
+        if not isinstance(batch, int) or not 1 <= batch <= MAX_BATCH:
+            raise ConfigError(f"batch = {batch!r}: must be from 1 to {MAX_BATCH:,}")
+        if not timedelta(0) <= self.linger <= MAX_LINGER:
+            raise ConfigError(f"linger = {self.linger}: must be from 0 to {MAX_LINGER}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +107,7 @@ class CallOptions:
     unique: str | None = None
     on_conflict: str = "raise"
     within: Any = None
+    principal: str | None = None
 
     def __post_init__(self) -> None:
         for name, type_ in OPTION_TYPES.items():
@@ -95,6 +126,8 @@ class CallOptions:
             raise ConfigError(
                 f"options(on_conflict={self.on_conflict!r}): must be {', '.join(ON_CONFLICT)}"
             )
+        if self.principal is not None:
+            check_principal(self.principal)
         if self.retry is not None and (callable(self.retry.backoff) or self.retry.never):
             raise ConfigError(
                 "options(retry=...): a function or exception classes cannot be stored with a job; "
@@ -133,6 +166,18 @@ class BoundCall(Generic[R_co]):
         self.kwargs = kwargs
         self.options = options
 
+    def with_options(self, **changes: Any) -> "BoundCall[R_co]":
+        """Return the same call with other options: tags are added, params merged, others set."""
+        before = self.options
+        if "tags" in changes:
+            changes["tags"] = (*before.tags, *as_tags(changes["tags"]))
+        if changes.get("params"):
+            changes["params"] = {**(before.params or {}), **changes["params"]}
+        try:
+            return BoundCall(self.task, self.args, self.kwargs, replace(before, **changes))
+        except TypeError as error:
+            raise ConfigError(f"with_options(...): {error}") from error
+
 
 class Task(Generic[P, R_co]):
     """A function that can be enqueued: what callers pass, and what the job returns."""
@@ -144,7 +189,22 @@ class Task(Generic[P, R_co]):
         self.name = name
         self.options_declared = options
         self.is_async = inspect.iscoroutinefunction(function)
-        self.signature = Signature(function, JobContext)
+        self.is_batch = options.batch is not None
+        make = ItemSignature if self.is_batch else Signature
+        self.signature: Signature = make(function, JobContext)
+        self.owner: type | None = None
+        """The class whose method it is, if it is one."""
+        self.providers: Providers | None = None
+        """Who makes what it depends on."""
+        self.is_plain = (
+            options.executor == "async"
+            and not (options.middleware or self.is_batch)
+            and not (self.signature.injected or self.signature.is_method)
+        )
+        """Whether a call of it is nothing but a call of its function."""
+        self.is_keyed = options.limits is not None and options.limits.keyed
+        """Whether its arguments decide behind which limits a job stands."""
+        check_keys(options.limits, self.signature.names)
         self.enqueuer = enqueuer
         self.modules: tuple[str, ...] = (function.__module__,)
         """The modules that declare it when they are imported, the likeliest first."""
@@ -181,6 +241,7 @@ class Task(Generic[P, R_co]):
         unique: str | None = None,
         on_conflict: Literal["raise", "return", "replace"] = "raise",
         within: Any = None,
+        principal: str | None = None,
     ) -> "TaskWith[P, R_co]":
         """Return this task with other options for the calls made through it."""
         return TaskWith(
@@ -200,20 +261,12 @@ class Task(Generic[P, R_co]):
                 unique=unique,
                 on_conflict=on_conflict,
                 within=within,
+                principal=principal,
             ),
         )
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
-
-
-class Declared(Task[P, R_co], Generic[P, R_co, Q, S_co]):
-    """A task as its function was written: calling it just runs the function."""
-
-    def __call__(self, *args: Q.args, **kwargs: Q.kwargs) -> S_co:
-        """Run the function here and now."""
-        value: S_co = self.function(*args, **kwargs)
-        return value
 
 
 class TaskWith(Generic[P, R_co]):
@@ -241,6 +294,8 @@ class Registry:
 
     def __init__(self) -> None:
         self._tasks: dict[str, Task[..., Any]] = {}
+        self.batched: dict[str, Task[..., Any]] = {}
+        """Those whose jobs are run many at once."""
 
     def add(self, task: Task[..., Any]) -> None:
         """Register a task under its name, which must be free."""
@@ -248,6 +303,8 @@ class Registry:
         if known is not None and known.function is not task.function:
             raise ConfigError(f"two tasks are named {task.name!r}; give one of them another name=")
         self._tasks[task.name] = task
+        if task.is_batch:
+            self.batched[task.name] = task
 
     def find(self, name: str) -> Task[..., Any] | None:
         """Return the task of that name, or None."""
@@ -291,6 +348,15 @@ def as_timeout(value: timedelta | float | None) -> timedelta | None:
     return timeout
 
 
+def as_linger(value: timedelta | float) -> timedelta:
+    """Return how long to wait for more, given as a timedelta or in seconds."""
+    if isinstance(value, timedelta):
+        return value
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return timedelta(seconds=value) if 0 <= value <= MAX_LINGER.total_seconds() else _AGES
+    raise ConfigError(f"linger = {value!r}: must be a timedelta or seconds")
+
+
 def as_tags(value: Sequence[str]) -> tuple[str, ...]:
     """Return tags; one text alone would be taken letter by letter."""
     if isinstance(value, str):
@@ -305,4 +371,5 @@ def as_names(kind: str, value: str | Sequence[str]) -> tuple[str, ...]:
 
 
 _NEVER: Final = timedelta(0)
+_AGES: Final = timedelta.max
 NO_OPTIONS: Final = CallOptions()

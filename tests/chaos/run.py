@@ -20,6 +20,7 @@ from tests.chaos.nodes import ChaosNode
 from tests.chaos.plan import Plan
 from tests.chaos.producer import Producer
 from tests.chaos.proxy import FaultProxy
+from tests.chaos.schedules import Timetable
 from tests.chaos.tasks import Effect
 from tests.chaos.verdict import Verdict, find_stalls, judge
 
@@ -42,9 +43,11 @@ async def run(plan: Plan, *, say: bool = False, keep: Path | None = None) -> Ver
         async with _nodes(plan, url, folder) as nodes:
             nemesis = Nemesis(plan, nodes, server, url)
             producer = Producer(url, plan, lambda: nemesis.share)
+            timetable = Timetable(url)
+            await timetable.begin()
             try:
                 async with asyncio.timeout(plan.longest):
-                    await _play(producer, nemesis, say=say)
+                    await _play(producer, nemesis, timetable, say=say)
                 late = []
             except TimeoutError:
                 late = [f"{producer.left:,} jobs left, {nemesis.done.lacking(plan.least)} lacking"]
@@ -53,7 +56,7 @@ async def run(plan: Plan, *, say: bool = False, keep: Path | None = None) -> Ver
             server.start()
             codes = await asyncio.gather(*(node.stop() for node in nodes))
             effects = Effect.read_all(folder)
-            verdict = await _judge(server, url, producer, effects)
+            verdict = await _judge(server, url, producer, timetable, effects)
             stalls = find_stalls(effects, nemesis.mended_at, plan.patience)
             verdict.refuse("I11 jobs were left, and nobody did anything", stalls)
             verdict.refuse(f"it took longer than {plan.longest:.0f} s", late)
@@ -61,6 +64,7 @@ async def run(plan: Plan, *, say: bool = False, keep: Path | None = None) -> Ver
             raised = [error for node in nodes for error in node.raised()]
             verdict.refuse("I14 an error that nobody expected", raised)
             count(verdict, plan, producer, nemesis, nodes)
+            verdict.numbers["slots of schedules, each one job"] = f"{timetable.slots:,}"
         verdict.numbers["seconds"] = f"{time.monotonic() - began:.0f}"
         if keep is not None:
             shutil.copyfile(server.log_path, folder / "postgres.log")
@@ -111,7 +115,7 @@ def _pipe() -> Iterator[int]:
         os.close(reading)
 
 
-async def _play(producer: Producer, nemesis: Nemesis, *, say: bool) -> None:
+async def _play(producer: Producer, nemesis: Nemesis, timetable: Timetable, *, say: bool) -> None:
     """Let jobs come and things break; then, with everything mended, wait until no job is left."""
     beside = [asyncio.create_task(producer.watch())]
     if say:
@@ -120,6 +124,9 @@ async def _play(producer: Producer, nemesis: Nemesis, *, say: bool) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(producer.run())
             group.create_task(nemesis.run(lambda: producer.over))
+        await timetable.rest()
+        # Whoever looked last may have looked before the last slot.
+        producer.left = 1
         await producer.until_left(0)
     finally:
         for task in beside:
@@ -140,11 +147,17 @@ async def _tell(producer: Producer, nemesis: Nemesis) -> None:
 
 
 async def _judge(
-    server: TemporaryPostgres, url: str, producer: Producer, effects: Sequence[Effect]
+    server: TemporaryPostgres,
+    url: str,
+    producer: Producer,
+    timetable: Timetable,
+    effects: Sequence[Effect],
 ) -> Verdict:
     connection = await asyncpg.connect(url)
     try:
         verdict = await judge(connection, producer.acknowledged, effects)
+        slots = await timetable.judge(connection)
+        verdict.refuse("a slot of a schedule has not exactly one job", slots)
     finally:
         await connection.close()
     log = server.log_path.read_text(errors="replace")

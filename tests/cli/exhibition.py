@@ -15,7 +15,8 @@ from detent.model.job import Claim, Hook, Keys, LogLine, NewJob, Priority, Progr
 from detent.model.state import State, Verb
 from detent.options import write_options
 from detent.spi.nodes import NodeIdentity
-from detent.spi.store import Change, ClaimRequest, LaneScan
+from detent.spi.scans import LaneScan
+from detent.spi.store import Change, ClaimRequest
 from detent.stores.postgres import PostgresStore
 
 NOW: Final = datetime(2025, 1, 15, 10, 0, tzinfo=UTC)
@@ -154,8 +155,9 @@ async def _living(store: PostgresStore) -> None:
         priority=int(Priority.HIGH),
         delay=3600.0,
         hooks=int(Hook.KEY),
-        options=write_options(timedelta(seconds=30), None),
+        options=write_options(timedelta(seconds=30), None, "ada"),
         params=b'{"campaign": "summer"}',
+        principal="ada",
     )
     await store.enqueue_keyed(later, Keys(idempotency="remind-7", unique="user-7"))
     await store.enqueue_jobs([new_job(PENDING, "shop.report", "reports", {"month": "2024-12"})])

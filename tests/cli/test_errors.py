@@ -89,7 +89,7 @@ STATES = f"{', '.join(repr(str(state)) for state in State)} (see: detent jobs li
             "queues drop",
             (
                 "detent queues: there is no command 'drop'; "
-                "the commands are list, pause, resume, scale"
+                "the commands are list, pause, resume, limit, scale"
             ),
         ),
         (

@@ -15,11 +15,14 @@ from detent.testing.conformance import (
     ControlConformance,
     EnqueueConformance,
     FinishConformance,
+    FiringConformance,
     InspectConformance,
     LeaderConformance,
     LockConformance,
     NodeConformance,
+    OverlapConformance,
     RetentionConformance,
+    ScheduleConformance,
     StoreConformance,
 )
 
@@ -63,6 +66,9 @@ class TestMemoryAtNoon(
     RetentionConformance,
     LeaderConformance,
     LockConformance,
+    ScheduleConformance,
+    FiringConformance,
+    OverlapConformance,
 ):
     """Everything happens at one moment: no promise rests on time that passes meanwhile."""
 

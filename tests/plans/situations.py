@@ -70,6 +70,22 @@ INSERT INTO detent.detent_lock (name, fence, holder, owner, acquired_at, expires
 SELECT 'lock-' || n, n, gen_random_uuid(), 'host:1', now(), now()
 FROM generate_series(1, {rows}) AS n;
 
+INSERT INTO detent.detent_breaker (name, version, phase, body)
+SELECT 'breaker-' || n, 1, 'closed', '{{}}' FROM generate_series(1, {rows}) AS n;
+
+INSERT INTO detent.detent_event
+    (sink, kind, job, task, queue, generation, attempt, at, created_at, due_at, parked_at)
+SELECT 'sink-' || n % 5, 'succeeded', gen_random_uuid(), 'shop.send', 'default', 1, 1, now(),
+    now(), now(), CASE WHEN n % 100 = 0 THEN now() END
+FROM generate_series(1, {rows}) AS n;
+
+INSERT INTO detent.detent_alert
+    (task, fingerprint, window_start, type, message, frame, first_job, last_job, first_at, last_at,
+     count)
+SELECT 'shop.send', 'mark-' || n, now(), 'OSError', 'no route', '', gen_random_uuid(),
+    gen_random_uuid(), now(), now(), 1
+FROM generate_series(1, {rows}) AS n;
+
 INSERT INTO detent.detent_leader (role, term, node, name, since, lease_until, lease)
 SELECT 'role-' || n, n, gen_random_uuid(), 'node', now(), now(), '15 s'
 FROM generate_series(1, 3) AS n;
@@ -77,6 +93,26 @@ FROM generate_series(1, 3) AS n;
 INSERT INTO detent.detent_daemon (name, state, node, node_name, term, since, restarts)
 SELECT 'daemon-' || n, 'running', gen_random_uuid(), 'node', n, now(), 0
 FROM generate_series(1, 3) AS n;
+
+INSERT INTO detent.detent_schedule
+    (name, schedule_group, owner, trigger, calendars, misfire, catch_up_limit, misfire_threshold,
+     overlap, jitter, description, task, queue, lane, priority, args, codec, tags, revision,
+     next_fire, due_at, runs, edited, created_at, updated_at, paused_at)
+SELECT 'schedule-' || n, 'group-' || n % 100, 'code', '{{}}', '{{}}', 'skip', 1, '60 s', 'allow',
+    '0 s', '', 'shop.send', 'default', 'default', n % 5, '[]', 'json', '{{}}', n,
+    now() + n * interval '1 s', now() + n * interval '1 s', 0, '{{}}', now(), now(),
+    CASE WHEN n % 10 = 0 THEN now() END
+FROM generate_series(1, {rows}) AS n;
+
+INSERT INTO detent.detent_slot (schedule, slot, fired_at, job, state, manual, live)
+SELECT 'schedule-' || row_number() OVER (), now(), now(), id, 'fired', false, random() < 0.01
+FROM detent.detent_job;
+
+INSERT INTO detent.detent_calendar (name, data)
+SELECT 'calendar-' || n, '{{}}' FROM generate_series(1, 3) AS n;
+
+INSERT INTO detent.detent_schedule_group (name, paused_at)
+SELECT 'group-' || n, now() FROM generate_series(1, 3) AS n;
 
 INSERT INTO detent.detent_queue (name) SELECT 'queue-' || n FROM generate_series(1, 3) AS n;
 

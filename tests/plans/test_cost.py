@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from detent.model.job import Priority
-from detent.spi.store import Floor
+from detent.spi.scans import Floor
 from detent.stores.postgres import PostgresStore
 from detent.stores.postgres.database import Connection
 from detent.testing.conformance.builders import NO_FLOORS, claim_request, lane_scan, node_identity

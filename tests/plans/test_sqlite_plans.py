@@ -28,6 +28,7 @@ SMALL: Final = {
     "detent_node",
     "detent_leader",
     "detent_lock",
+    "detent_breaker",
     "detent_daemon",
     "detent_queue",
     "detent_signal",
@@ -35,6 +36,8 @@ SMALL: Final = {
 }
 #: Who reads a bigger table from end to end, and why that is right.
 WHOLE: Final = {
+    ("delete_calendar", "used"): "for people, and seldom",
+    ("get_calendars", "all"): "all of the few there are",
     ("queues", ""): "counts, for people",
     ("claims_of", ""): "running jobs are as many as there are slots; a node asks once a minute",
     ("leave_node", ""): "once at the end of a node",
@@ -44,6 +47,10 @@ WHOLE: Final = {
     ("adopt_jobs", "any"): "the index of jobs that no node knows, which is nearly always empty",
     ("adopt_jobs", "ready"): "the same",
     ("adopt_jobs", "gone"): "the same",
+    ("beat_node", "nodes"): "the index of lanes with gates, of which it wants one",
+    ("list_limits", ""): "for people",
+    ("forget_rates", "buckets"): "now and then, by whoever leads",
+    ("forget_rates", "passes"): "the same",
 }
 
 

@@ -18,6 +18,8 @@ SMALL = {"detent_queue", "detent_node", "detent_leader", "detent_daemon"}
 
 #: What may be read from end to end by which statement, and why that is right.
 WHOLE = {
+    ("delete_calendar", "detent_schedule"),  # for people, and seldom
+    ("get_calendars", "detent_calendar"),  # all of the few there are, if nobody is named
     ("claims_of", "detent_running"),  # once a minute; an index would cost every claim
     ("leave_node", "detent_running"),  # once in the life of a node
     ("lost_claims", "detent_running"),  # when a lease ended, and twice a minute: see claims_of
@@ -30,7 +32,13 @@ WHOLE = {
     ("join_node", "detent_parked"),  # a partial index that has nothing but what it wants
     ("adopt_jobs", "detent_parked"),
     ("list_locks", "detent_lock"),  # for people
+    ("list_breakers", "detent_breaker"),  # the same
     ("forget_locks", "detent_lock"),  # once an hour, by one node
+    ("beat_node", "detent_ready"),  # a partial index of lanes with gates, of which it wants one
+    ("forget_rates", "detent_bucket"),  # now and then, by one node
+    ("forget_rates", "detent_pass"),
+    ("list_limits", "detent_limit"),  # for people
+    ("list_limits", "detent_running"),
     ("queues", "detent_ready"),  # counts, for people
     ("queues", "detent_running"),
     ("queues", "detent_parked"),
@@ -38,11 +46,26 @@ WHOLE = {
 
 #: The first column of each index.
 LEADS = {
+    "detent_schedule_due": "due_at",
+    "detent_schedule_group_name": "schedule_group",
+    "detent_schedule_group_pkey": "name",
+    "detent_schedule_pkey": "name",
+    "detent_calendar_pkey": "name",
+    "detent_slot_pkey": "schedule",
+    "detent_slot_live": "schedule",
+    "detent_slot_fired_at": "fired_at",
     "detent_ready_claim": "lane",
     "detent_archive_archived_at": "archived_at",
     "detent_key_expires_at": "expires_at",
+    "detent_event_due": "sink",
+    "detent_event_job": "job",
+    "detent_alert_task_fingerprint_window_start_key": "task",
     "detent_key_pkey": "kind",
     "detent_lock_pkey": "name",
+    "detent_breaker_pkey": "name",
+    "detent_limit_pkey": "name",
+    "detent_bucket_pkey": "gate",
+    "detent_ready_gated": "lane",
     "detent_outcome_state": "state",
     "detent_parked_waits_for": "waits_for",
 }

@@ -102,6 +102,8 @@ def introspect(ctx: JobContext, number: int) -> dict[str, Any]:
         "deadline": ctx.deadline,
         "params": ctx.params,
         "tags": ctx.tags,
+        "schedule": ctx.schedule,
+        "slot": ctx.slot,
         "canceled": ctx.cancel_requested,
         "number": number,
         "now": datetime.now(UTC),
@@ -306,7 +308,7 @@ def open_descriptors() -> list[str]:
 
 
 def modules() -> list[str]:
-    return sorted(sys.modules)
+    return sorted({name.partition(".")[0] for name in sys.modules})
 
 
 EVERYTHING: list[Callable[..., Any]] = [

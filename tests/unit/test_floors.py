@@ -6,7 +6,7 @@ from uuid import UUID
 from detent._engine.floors import Floors, positions_in
 from detent.model.job import Claim, Position
 from detent.spi.notifier import Hint, SignalHint
-from detent.spi.store import Floor, LaneScan
+from detent.spi.scans import Floor, LaneScan
 
 MOMENT = datetime(2030, 1, 1, tzinfo=UTC)
 LOWEST = UUID(int=0)

@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import logging
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
@@ -12,8 +13,60 @@ from detent.events import Bus
 
 JOB = UUID(int=1)
 NODE = UUID(int=2)
+SLOT = datetime(2030, 1, 1, 3, tzinfo=UTC)
 
 EXAMPLES: list[tuple[object, str]] = [
+    (
+        events.TaskDenied(JOB, "mail.send", NODE, "[policy] deny has 'mail.*'", 30.0),
+        (
+            "this node may not run the task mail.send ([policy] deny has 'mail.*'): its jobs, such "
+            f"as {JOB}, go back uncharged for other nodes and can be claimed again after 30 s; "
+            "where no node allows the task they wait until one does"
+        ),
+    ),
+    (
+        events.SealTrouble(JOB, "mail.send", NODE, "no key", 30.0),
+        (
+            f"job {JOB} (mail.send) is encrypted and cannot run here: no key; "
+            "it comes back in 30 s, nothing charged"
+        ),
+    ),
+    (
+        events.BreakerOpened("stripe", NODE, 8, 12, "OSError", 30.0),
+        (
+            "breaker stripe is open: 8 of the last 12 calls failed (OSError); "
+            "its jobs wait uncharged until trials begin in 30.0 s"
+        ),
+    ),
+    (
+        events.BreakerOpened("stripe", NODE, 0, 0, "OSError", 60.0),
+        (
+            "breaker stripe is open: a trial call failed (OSError); "
+            "its jobs wait uncharged until trials begin in 60.0 s"
+        ),
+    ),
+    (
+        events.BreakerOpened("stripe", None, 0, 0, "audit", None),
+        (
+            "breaker stripe is open: a person opened it (audit); "
+            "its jobs wait uncharged until somebody resets it"
+        ),
+    ),
+    (
+        events.BreakerHalfOpen("stripe", NODE, 3),
+        (
+            "breaker stripe is half-open: 3 trial calls in the whole cluster; "
+            "if all pass it closes, and it opens again if one fails"
+        ),
+    ),
+    (
+        events.BreakerClosed("stripe", NODE),
+        "breaker stripe is closed: all trials passed; its jobs run as usual",
+    ),
+    (
+        events.BreakerClosed("stripe", None),
+        "breaker stripe is closed: a person reset it; its jobs run as usual",
+    ),
     (
         events.JobStarted(JOB, "mail.send", "mail", 1, NODE),
         f"job {JOB} (mail.send) from queue mail started; attempt 1 is running",
@@ -39,6 +92,13 @@ EXAMPLES: list[tuple[object, str]] = [
     (
         events.JobSnoozed(JOB, "mail.send", "mail", 1, NODE, 60.0),
         f"job {JOB} (mail.send) asked to wait; running it again in 60.0 s, nothing charged",
+    ),
+    (
+        events.JobSnoozed(JOB, "mail.send", "mail", 1, NODE, 60.0, "breaker smtp is open"),
+        (
+            f"job {JOB} (mail.send) is held back: breaker smtp is open; "
+            "running it again in 60.0 s, nothing charged"
+        ),
     ),
     (
         events.JobTimedOut(JOB, "mail.send", "mail", 1, NODE, 30.0),
@@ -237,8 +297,89 @@ EXAMPLES: list[tuple[object, str]] = [
         ("the lock 'import' (fence 7) is lost: it was taken away; somebody else may hold it now"),
     ),
     (
+        events.JobEnqueued(JOB, "mail.send", "mail", 2),
+        f"job {JOB} (mail.send) was enqueued to mail; a node will take it",
+    ),
+    (
+        events.ListenerOverflow("tell_crm", 14),
+        ("the listener tell_crm is too slow: it missed 14 events; work goes on without it"),
+    ),
+    (
+        events.SinkTrouble("billing", "HTTP 503"),
+        "the sink billing takes no events: HTTP 503; they wait and are tried again",
+    ),
+    (
+        events.SinkRecovered("billing"),
+        "the sink billing takes events again; what waits is delivered",
+    ),
+    (
+        events.EventDelivered(7, "billing", JOB, 2),
+        (f"event 7 (job {JOB}) for the sink billing was delivered at try 2; it leaves the outbox"),
+    ),
+    (
+        events.EventPutOff(7, "billing", JOB, 2, "HTTP 503", 4.0),
+        (
+            f"event 7 (job {JOB}) for the sink billing was not taken at try 2: HTTP 503; "
+            "trying again in 4.0 s"
+        ),
+    ),
+    (
+        events.EventUndeliverable(7, "billing", JOB, 16, "HTTP 404"),
+        (
+            f"event 7 (job {JOB}) for the sink billing is given up after 16 tries: HTTP 404; "
+            "it stays in the outbox: detent outbox list, detent outbox retry"
+        ),
+    ),
+    (
+        events.AlertRaised(3, JOB, "mail.send", "OSError: no route", 14),
+        (
+            "alert 3: jobs of mail.send fail for good, 14 so far, "
+            f"the first was {JOB}: OSError: no route; more of the same are only counted"
+        ),
+    ),
+    (
         events.HookFailed("on_start", "ValueError: x"),
         "the hook on_start failed: ValueError: x; going on without it",
+    ),
+    (
+        events.ScheduleDeclared("nightly", True, SLOT, ()),
+        "schedule nightly is new; next: 2030-01-01 03:00:00+00:00",
+    ),
+    (
+        events.ScheduleDeclared("nightly", False, None, ("overlap", "trigger")),
+        (
+            "schedule nightly has changed in code; overlap, trigger as an operator wants it; "
+            "it has no slot"
+        ),
+    ),
+    (
+        events.ScheduleRemoved("nightly", 660.0),
+        (
+            "schedule nightly was removed: for 11 min no running node has declared it; "
+            "jobs that it fired go on"
+        ),
+    ),
+    (
+        events.ScheduleFired("nightly", SLOT, JOB, NODE, 0.25),
+        (f"schedule nightly fired for 2030-01-01 03:00:00+00:00, 0.2 s late; job {JOB} will run"),
+    ),
+    (
+        events.SlotsSkipped("nightly", 1, SLOT, SLOT, "overlap"),
+        (
+            "schedule nightly left out 1 slot (2030-01-01 03:00:00+00:00): "
+            "a job of an earlier slot still lived; the next one comes"
+        ),
+    ),
+    (
+        events.SlotsSkipped("nightly", 3, SLOT, SLOT + timedelta(days=2), "misfire"),
+        (
+            "schedule nightly left out 3 slots (2030-01-01 03:00:00+00:00 to "
+            "2030-01-03 03:00:00+00:00): nobody was there in time; the next one comes"
+        ),
+    ),
+    (
+        events.ScheduleTrouble("nightly", "there is no calendar 'holidays'"),
+        ("schedule nightly needs somebody: there is no calendar 'holidays'; the others go on"),
     ),
 ]
 

@@ -18,6 +18,8 @@ from detent._engine.attempt import Attempt
 from detent.config import LimitsConfig
 from detent.errors import ConfigError
 from detent.events import JobRetrying, ResultDropped
+from detent.firings import fired_job, firing_of
+from detent.model.schedule import Schedule
 from tests.unit.process_node import Station, station
 from tests.unit.process_tasks import (
     ONCE,
@@ -109,6 +111,7 @@ async def test_the_context_is_there_with_all_that_it_says(node: Station) -> None
     assert (told["attempt"], told["generation"]) == (1, 1)
     assert told["node_id"] == str(node.node.id)
     assert (told["params"], told["tags"]) == ({"tenant": "acme"}, ["urgent", "big"])
+    assert (told["schedule"], told["slot"]) == (None, None)
     assert told["canceled"] is False
     left = datetime.fromisoformat(told["deadline"]) - datetime.fromisoformat(told["now"])
     assert timedelta(seconds=20) < left <= timedelta(seconds=30)
@@ -116,6 +119,16 @@ async def test_the_context_is_there_with_all_that_it_says(node: Station) -> None
     assert [(line.level, line.attempt) for line in lines] == [("info", 1), ("error", 1)]
     assert lines[0].message == "from a child"
     assert len(lines[1].message) == 100, "cut to the limit"
+
+
+async def test_a_job_of_a_schedule_knows_its_slot(node: Station) -> None:
+    job = node.app.client.prepare(node.app.tasks.get("introspect").bind(7)).job
+    schedule = Schedule(name="nightly", trigger=b"{}", firing=firing_of(job))
+    slot = datetime(2030, 3, 31, 1, 30, 0, 250, tzinfo=UTC)
+    await node.app.store.enqueue_jobs([fired_job(schedule, slot, job.id)])
+    told = await node.app.jobs.result(job.id, timeout=PATIENCE)
+    assert told["schedule"] == "nightly"
+    assert datetime.fromisoformat(told["slot"]) == slot
 
 
 async def test_progress_told_without_a_pause_does_not_flood_the_node(

@@ -162,7 +162,7 @@ async def test_a_blocking_connection_is_not_awaited(
         await store.enqueue_within(connection, [new_job()], None)
 
 
-@pytest.mark.parametrize("given", [None, "jobs.db", object()], ids=str)
+@pytest.mark.parametrize("given", [None, "jobs.db", object()], ids=["none", "text", "object"])
 async def test_what_is_no_connection_is_called_by_its_name(store: SqliteStore, given: Any) -> None:
     with pytest.raises(WrongConnection, match=type(given).__name__):
         store.enqueue_within_sync(given, [new_job()], None)

@@ -56,6 +56,17 @@ class Contract:
         assert await shop.orders() == []
         assert (await shop.send.options(key="k", unique="u").enqueue("ada")).created
 
+    async def test_sinks_hear_of_what_was_replaced_with_the_commit(
+        self, shop: Shop, kind: str
+    ) -> None:
+        shop.app.sink("crm", lambda _event: None)
+        held = await shop.send.options(unique="u").enqueue("ada")
+        async with self.kinds[kind](shop.url) as caller:
+            await caller.enqueue(shop.send, "bob", unique="u", on_conflict="replace")
+            assert await shop.app.outbox.list() == [], "not committed yet"
+            await caller.commit()
+        assert [info.event.job for info in await shop.app.outbox.list()] == [held.id]
+
     async def test_a_taken_key_does_not_spoil_the_transaction(self, shop: Shop, kind: str) -> None:
         held = await shop.send.options(unique="größe 'u'").enqueue("ada")
         known = await shop.send.options(key="k").enqueue("ada")

@@ -9,7 +9,8 @@ from detent.spi.nodes import NodeStore
 from detent.spi.runtime import Runtime
 from detent.tasks import Registry
 
-INTERVAL: Final = 10.0
+# A node that joins wakes such jobs by itself; this is for those that were parked later.
+INTERVAL: Final = 30.0
 PAGE: Final = 1_000
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -12,12 +12,18 @@ from detent._engine.scribe import Scribe
 from detent.config import LimitsConfig
 from detent.errors import ClaimLost, InvalidJob, JobCanceled, PayloadTooLarge
 from detent.events import Bus
+from detent.lifetimes import Lifetime
+from detent.listeners import Listeners
+from detent.model.failure import Clean, Sanitizer
 from detent.model.job import Claim, LogLine, Progress
 from detent.model.text import storable
+from detent.options import read_options
 from detent.spi.codec import Codec
 from detent.spi.executor import Encoded, Executor
+from detent.spi.guard import Guard
 from detent.spi.middleware import Middleware
 from detent.spi.runtime import Cancelable, Runtime
+from detent.spi.sealing import Sealer, Sealing, Surface
 from detent.spi.store import ClaimStore, ContextStore, PendingCompletion
 from detent.tasks import Registry, Task
 
@@ -46,6 +52,18 @@ class Workbench:
     middleware: Sequence[Middleware]
     limits: LimitsConfig
     scribe: Scribe
+    guards: tuple[Guard, ...] = ()
+    listeners: Listeners | None = None
+    heard: Mapping[type, object] = field(default_factory=dict)
+    """The types of events that listeners of the application wait for; mostly none."""
+    lifetime: Lifetime | None = None
+    """Where the node keeps what its tasks depend on."""
+    sealing: Sealing | None = None
+    """What opens and seals, where there are keys."""
+    clean: Clean | None = None
+    """What takes out of errors what nobody is to see."""
+    sanitizer: Sanitizer | None = None
+    """What the application does with errors after that."""
     may_run: Callable[[], bool] = lambda: True
     """Whether the node still has its lease, by its own clock; asked right before a job runs."""
 
@@ -69,9 +87,21 @@ class Attempt:
     """Whether `ctx.transaction()` has written the end of the job."""
     side_writes = False
     """Whether something was written beside the job that its end must take away."""
+    admitted_by: tuple[Guard, ...] = ()
+    """The guards that let it pass; they are told how it ended."""
+    batch: Any = None
+    """The batch that it stands for, if it is the first of one."""
     lingering = False
     """Whether a thread of it goes on although the attempt was given up."""
     result: bytes | None = None
+    sealer: Sealer | None = None
+    """What seals its result and its error, if they are to be sealed."""
+    opened_params: bytes | None = None
+    """What was sealed, in the clear."""
+    failure: str = ""
+    """Its last error in one line that may be told."""
+    news: tuple[object, ...] = ()
+    """What listeners are told of it as soon as its end is committed."""
     on_freed: Callable[[], None] | None = None
     """To be called when a lingering thread has ended after all."""
 
@@ -127,6 +157,24 @@ class Attempt:
         """The fence of this claim."""
         return self.claim.fence
 
+    @property
+    def principal(self) -> str | None:
+        """In whose name the job was enqueued."""
+        options = self.claim.options
+        return None if options is None else read_options(options).principal
+
+    @property
+    def schedule(self) -> str | None:
+        """The schedule that fired the job."""
+        options = self.claim.options
+        return None if options is None else read_options(options).schedule
+
+    @property
+    def slot(self) -> datetime | None:
+        """The slot that the job was fired for."""
+        options = self.claim.options
+        return None if options is None else read_options(options).slot
+
     def deadline(self) -> datetime | None:
         """When the attempt will be stopped."""
         if self.timeout is None:
@@ -137,9 +185,10 @@ class Attempt:
 
     def params(self) -> Mapping[str, Any]:
         """What came with `options(params=...)`."""
-        if self.claim.params is None:
+        params = self.opened_params or self.claim.params
+        if params is None:
             return {}
-        decoded: dict[str, Any] = self.bench.codecs["json"].decode(self.claim.params)
+        decoded: dict[str, Any] = self.bench.codecs["json"].decode(params)
         return decoded
 
     def tags(self) -> Sequence[str]:
@@ -203,6 +252,8 @@ def encode_result(attempt: Attempt, value: Any) -> bytes | None:
         data = value.data
     else:
         data = attempt.bench.codecs["json"].encode(value)
+    if attempt.sealer is not None:
+        data = attempt.sealer.seal(Surface.RESULT, attempt.job_id, data)
     limit = attempt.bench.limits.max_result
     if len(data) > limit:
         raise PayloadTooLarge("the result", len(data), limit)

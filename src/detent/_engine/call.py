@@ -1,9 +1,11 @@
 """Makes the call that an attempt is about: through the middleware, in its executor, timed."""
 
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
 from detent._engine.attempt import Attempt, Stop
+from detent._engine.inject import furnished, is_furnished_here
 from detent.context import JobContext
 from detent.errors import ExecutorUnavailable
 from detent.events import StuckThread
@@ -34,17 +36,26 @@ async def call(
     payload: bytes,
     args: list[Any],
     kwargs: dict[str, Any],
+    members: Sequence[Attempt] = (),
 ) -> Any:
-    """Make the call in its executor, through the middleware."""
-    bench = attempt.bench
+    """Make the call in its executor, through the middleware; `members` are all it is for."""
+    bench, members = attempt.bench, members or (attempt,)
     name = task.options_declared.executor
+    wrappers = (*bench.middleware, *task.options_declared.middleware)
 
     async def proceed() -> Any:
-        if name == "async":
-            return await task.function(*args, **kwargs)
-        value = await _executor(attempt, name).run(
+        executor = None if name == "async" else _executor(attempt, name)
+        if is_furnished_here(task, executor):
+            context = JobContext(attempt)
+            return await furnished(bench, task, context, lambda made: run(executor, made))
+        return await run(executor, task.function)
+
+    async def run(executor: Executor | None, function: Callable[..., Any]) -> Any:
+        if executor is None:
+            return await function(*args, **kwargs)
+        value = await executor.run(
             Call(
-                function=task.function,
+                function=function,
                 args=args,
                 kwargs=kwargs,
                 task=task.name,
@@ -52,19 +63,19 @@ async def call(
                 payload=payload,
                 codec=attempt.claim.codec,
                 job=attempt,
-                on_queued=lambda: _pause(attempt),
-                on_begun=lambda: _begin_anew(attempt),
+                on_queued=lambda: _pause(members),
+                on_begun=lambda: _begin_anew(members),
                 on_abandoned=lambda: _linger(attempt),
                 on_released=attempt.free,
             )
         )
-        if bench.middleware and isinstance(value, Encoded) and value.data is not None:
+        if wrappers and isinstance(value, Encoded) and value.data is not None:
             # Middleware is to see a value, wherever it was made.
             return bench.codecs["json"].decode(value.data)
         return value
 
     step = proceed
-    for middleware in reversed(bench.middleware):
+    for middleware in reversed(wrappers):
         step = _wrap(middleware, attempt, step)
     return await step()
 
@@ -81,18 +92,20 @@ def _executor(attempt: Attempt, name: str) -> Executor:
     return executor
 
 
-def _pause(attempt: Attempt) -> None:
+def _pause(members: Sequence[Attempt]) -> None:
     """The call waits for a worker, which is not the job's fault: its time does not run."""
-    if attempt.timer is not None:
-        attempt.timer.cancel()
-        attempt.timer = None
+    for attempt in members:
+        if attempt.timer is not None:
+            attempt.timer.cancel()
+            attempt.timer = None
 
 
-def _begin_anew(attempt: Attempt) -> None:
+def _begin_anew(members: Sequence[Attempt]) -> None:
     """The wait is over: the attempt begins now."""
-    attempt.started = attempt.bench.runtime.monotonic()
-    if attempt.timeout is not None:
-        _set_timer(attempt, attempt.timeout)
+    for attempt in members:
+        attempt.started = attempt.bench.runtime.monotonic()
+        if attempt.timeout is not None and attempt.stop is None:
+            _set_timer(attempt, attempt.timeout)
 
 
 def _linger(attempt: Attempt) -> None:

@@ -16,7 +16,8 @@ from detent.events import Bus
 from detent.model.job import lane_of
 from detent.spi.notifier import Wake
 from detent.spi.runtime import Runtime
-from detent.spi.store import ClaimRequest, ClaimStore, LaneScan
+from detent.spi.scans import LaneScan
+from detent.spi.store import ClaimRequest, ClaimStore
 
 # With a full queue behind it, a small claim waits this long for more room: batches are cheap.
 GATHER: Final = 0.002
@@ -71,8 +72,9 @@ class Claimer(Service):
         self.stirred = True
         """Whether something has been going on since this was last set to False."""
         self._hungry = False
-        """Whether the last claim was full, so that more is surely there."""
         self._waits_for_room = False
+        self.leave_room: Callable[[dict[str, int]], dict[str, int]] | None = None
+        """What others are to have of the room; None while nobody else wants any."""
         self._asked: list[LaneScan] = []
         self._misses = 0
         self.floors = Floors()
@@ -92,6 +94,11 @@ class Claimer(Service):
     def lanes_by_queue(self) -> Mapping[str, Sequence[str]]:
         """The lanes of each queue that this node serves."""
         return self._lanes
+
+    @property
+    def hungry(self) -> bool:
+        """Whether the last claim was full, so that more is surely there."""
+        return self._hungry
 
     @property
     def able(self) -> bool:
@@ -125,12 +132,17 @@ class Claimer(Service):
 
     async def run_once(self) -> float:
         """Claim once."""
-        if self._poll_planned and not self.woken:
+        quiet = self._poll_planned and not self.woken
+        if quiet:
             # Nothing is going on, so this look can afford to begin at the very beginning.
             self.floors.forget()
         self.stirred |= self.woken
         self._poll_planned = False
-        rooms = self._dispatcher.rooms()
+        if self.claiming.locked():
+            # What is being claimed beside will take room.
+            async with self.claiming:
+                pass
+        rooms = self._rooms()
         room = sum(rooms.values())
         if room == 0 or not self.able:
             self._waits_for_room = True
@@ -139,7 +151,7 @@ class Claimer(Service):
         if self._hungry and limit < self._enough:
             # Others will be free in a moment; until then there is no hurry.
             await self.runtime.sleep(GATHER)
-            rooms = self._dispatcher.rooms()
+            rooms = self._rooms()
             limit = min(sum(rooms.values()), self._config.claim_batch)
             if limit == 0:
                 # How much may wait here follows from the pace, which has fallen meanwhile.
@@ -148,13 +160,21 @@ class Claimer(Service):
         # A queue that is full now, or will be by this claim, is asked for when it has room again.
         self._waits_for_room = not all(rooms.values())
         moment = self.store_time()
-        taken = await self.claim(self._scans(rooms), limit)
+        scans = self._scans(rooms)
+        if quiet and (due := await self._store.next_due(scans)) != 0:
+            # One statement for a look that finds nothing, and nothing is written.
+            return self._next_look(0, limit, moment, due)
+        taken = await self.claim(scans, limit)
         self._waits_for_room |= not all(self._dispatcher.rooms().values())
         self.stirred |= taken > 0
         self._hungry = taken == limit
         if self._hungry:
             return 0.0
         return await self._pause_after(taken, limit, moment)
+
+    def _rooms(self) -> dict[str, int]:
+        rooms = self._dispatcher.rooms()
+        return rooms if self.leave_room is None else self.leave_room(rooms)
 
     async def claim(self, scans: Sequence[LaneScan], limit: int) -> int:
         """Claim jobs of these lanes and dispatch them; return how many."""
@@ -196,14 +216,17 @@ class Claimer(Service):
 
     async def _pause_after(self, taken: int, limit: int, moment: datetime) -> float:
         """Return how long to wait after a claim that came back short, begun after `moment`."""
+        # What was claimed starts first: to ask for the next due time takes a good part of the
+        # time that a lone job waits.
+        await self.runtime.sleep(0)
+        return self._next_look(taken, limit, moment, await self._store.next_due(self._asked))
+
+    def _next_look(self, taken: int, limit: int, moment: datetime, due: float | None) -> float:
+        """Return how long to wait when so much was taken and the next job is due then."""
         self._misses = 0 if taken else self._misses + 1
         now = self.runtime.monotonic()
         pause = self._polling.next_pause(taken, limit, self._dispatcher.load, now)
         pause *= self.runtime.uniform(0.8, 1.0)
-        # What was claimed starts first: to ask for the next due time takes a good part of the
-        # time that a lone job waits.
-        await self.runtime.sleep(0)
-        due = await self._store.next_due(self._asked)
         if due != 0 and not self._wakeup.pending:
             # Nothing is left in these lanes that was due before this claim.
             self.floors.learn([scan.lane for scan in self._asked], (), moment)

@@ -6,18 +6,27 @@ from typing import Any, Final
 from uuid import UUID
 
 from detent._engine.adopt import Adopter
+from detent._engine.announce import Announcer
 from detent._engine.attempt import Workbench
+from detent._engine.breaker import BreakerKeeper
 from detent._engine.claim import Claimer
 from detent._engine.daemons import DaemonKeeper
+from detent._engine.declare import Declarer
 from detent._engine.dispatch import Dispatcher
 from detent._engine.finish import Finisher
+from detent._engine.gates import GatedClaimer
+from detent._engine.guards import ResilienceGuard
 from detent._engine.leadership import MAINTENANCE, SCHEDULER, Campaign, Elector
 from detent._engine.look import Looker
 from detent._engine.maintenance.locks import LockForgetter
 from detent._engine.maintenance.prune import Pruner
+from detent._engine.maintenance.rates import RateForgetter
 from detent._engine.maintenance.rescue import Rescuer
+from detent._engine.maintenance.slots import SlotForgetter
 from detent._engine.reconcile import Reconciler
+from detent._engine.schedule import Firer
 from detent._engine.scribe import Scribe
+from detent._engine.seal import Seal
 from detent._engine.service import Service
 from detent._engine.signals import SignalReader
 from detent._engine.suspect import SuspectClaimer
@@ -25,13 +34,22 @@ from detent._engine.watchdog import Watchdog
 from detent.config import Config
 from detent.daemons import Daemon
 from detent.events import Bus
+from detent.lifetimes import Lifetime
+from detent.listeners import Audience
+from detent.model.breaker import Breaker
+from detent.model.failure import Clean, Sanitizer
+from detent.model.limits import Limit
+from detent.model.schedule import Schedule
 from detent.spi.codec import Codec
 from detent.spi.executor import Executor
+from detent.spi.guard import Guard
 from detent.spi.leadership import TermFence
 from detent.spi.middleware import Middleware
 from detent.spi.nodes import NodeIdentity, NodeInfo
 from detent.spi.notifier import Notifier, Wake
+from detent.spi.resilience import Resilience
 from detent.spi.runtime import Runtime
+from detent.spi.sealing import Sealing
 from detent.spi.store import Store
 from detent.tasks import Registry
 
@@ -53,6 +71,8 @@ class NodeParts:
     codecs: Mapping[str, Codec]
     executors: Mapping[str, Executor]
     middleware: Sequence[Middleware] = ()
+    lifetime: Lifetime | None = None
+    """Where the node keeps what its tasks depend on."""
     hooks: Mapping[str, Sequence[Hook]] = field(default_factory=dict)
     stack: Callable[[], str] | None = None
     """The stack of the thread that runs the node; called on another one. None where a blocked
@@ -63,8 +83,27 @@ class NodeParts:
     is_gone: Callable[[NodeInfo], bool] = lambda _node: False
     """Whether another node is known to have ended: its process was on this machine."""
     daemons: Iterable[Daemon] = ()
+    schedules: Sequence[Schedule] = ()
+    """What code declares."""
+    sealing: Sealing | None = None
+    """What opens and seals, where there are keys."""
+    clean: Clean | None = None
+    sanitizer: Sanitizer | None = None
+    """What is done to errors before they are stored or told."""
+    seal: Seal | None = None
+    """What seals the jobs that schedules fire."""
+    guards: Sequence[Guard] = ()
+    """What stands around every attempt; those of one node only."""
+    resilience: Resilience | None = None
+    """What stands around every call instead of the circuit breakers."""
+    breakers: Mapping[str, Breaker] = field(default_factory=dict)
+    """The circuit breakers that tasks may name; none at all cost nothing."""
+    limits: Sequence[Limit] = ()
+    """What code says about limits: the store must know before a job behind one is claimed."""
     fence: TermFence | None = None
     """What fences the transactions of daemons, if not the store alone."""
+    audience: Audience | None = None
+    """Who wants to know what the node has done."""
 
 
 class Crew:
@@ -76,6 +115,8 @@ class Crew:
         self._does_chores = True
         self.scribe = Scribe(runtime, bus, store)
         self.finisher = Finisher(runtime, bus, store, store)
+        self.announcer = Announcer(runtime, bus, store, parts.audience, config)
+        self.breakers = self._breakers()
         self.bench = self._bench()
         self.dispatcher = Dispatcher(self.bench, self.finisher, config.node.slots())
         self.claimer = Claimer(
@@ -117,12 +158,31 @@ class Crew:
             dispatcher=self.dispatcher,
             max_crashes=config.cluster.max_crashes,
         )
+        self.gates = self._gated_claimer()
         self.elector = self._elector()
         self.pruner.may_sweep = lambda: self.elector.leads(MAINTENANCE) is not None
         self.daemons = self._daemons()
         self.lock_forgetter = LockForgetter(runtime, bus, store, self.elector)
+        self.rates = RateForgetter(runtime, bus, store, self.elector)
+        self.declarer = self._declarer()
+        self.firer = self._firer()
+        self.slot_forgetter = SlotForgetter(runtime, bus, store, self.elector, config.schedules)
         self.watchdog = None if parts.stack is None else self._watchdog(parts.stack)
         self._introduce()
+
+    def _gated_claimer(self) -> GatedClaimer:
+        parts = self._parts
+        return GatedClaimer(
+            parts.runtime,
+            parts.bus,
+            parts.store,
+            parts.notifier,
+            claimer=self.claimer,
+            dispatcher=self.dispatcher,
+            config=parts.config.node,
+            boost_interval=parts.config.store.priority_boost_interval,
+            limits=parts.limits,
+        )
 
     def _watchdog(self, stack: Callable[[], str]) -> Watchdog:
         parts = self._parts
@@ -146,6 +206,26 @@ class Crew:
             elector.run_for(Campaign(role, is_wanted=lambda: self._does_chores))
         return elector
 
+    def _firer(self) -> Firer:
+        parts = self._parts
+        schedules = parts.config.schedules
+        firer = Firer(parts.runtime, parts.bus, parts.store, parts.registry, schedules)
+        firer.may_flag = lambda: self.elector.leads(SCHEDULER) is not None
+        return firer
+
+    def _declarer(self) -> Declarer:
+        parts = self._parts
+        return Declarer(
+            parts.runtime,
+            parts.bus,
+            parts.store,
+            parts.notifier,
+            schedules=parts.schedules,
+            elector=self.elector,
+            node_name=parts.identity.name,
+            config=parts.config.schedules,
+        )
+
     def _daemons(self) -> DaemonKeeper:
         parts = self._parts
         keeper = DaemonKeeper(
@@ -156,6 +236,7 @@ class Crew:
             elector=self.elector,
             node_name=parts.identity.name,
         )
+        keeper.clean = parts.clean
         offered = set(parts.identity.capabilities)
         keeper.take(
             daemon
@@ -163,6 +244,19 @@ class Crew:
             if daemon.role in parts.identity.roles and offered.issuperset(daemon.needs)
         )
         return keeper
+
+    def _breakers(self) -> BreakerKeeper | None:
+        parts = self._parts
+        if not parts.breakers or parts.resilience is not None:
+            return None
+        return BreakerKeeper(parts.runtime, parts.bus, parts.store, parts.notifier, parts.breakers)
+
+    def _guards(self) -> tuple[Guard, ...]:
+        own = self._parts.resilience
+        strategy = self.breakers if own is None else own
+        # After all others: a trial call is not spent on an attempt that another guard refuses.
+        around = () if strategy is None else (ResilienceGuard(strategy),)
+        return (*self._parts.guards, *around)
 
     def _bench(self) -> Workbench:
         parts = self._parts
@@ -175,40 +269,77 @@ class Crew:
             codecs=parts.codecs,
             executors=parts.executors,
             middleware=parts.middleware,
+            lifetime=parts.lifetime,
             limits=parts.config.limits,
             scribe=self.scribe,
+            guards=self._guards(),
+            sealing=parts.sealing,
+            clean=parts.clean,
+            sanitizer=parts.sanitizer,
+            listeners=self.announcer.listeners,
+            heard=self.announcer.listeners.by_type,
         )
 
     def _introduce(self) -> None:
         """Let the services know each other, by the few calls they need."""
         self.finisher.forget = self.dispatcher.forget
+        self.finisher.announcer = self.announcer
+        self.rescuer.on_rescued = self.announcer.rescued
         self.finisher.on_requeued = self.claimer.wake
+        self.finisher.on_released = self.gates.released
+        self.gates.on_suspect = self.suspects.wake
+        self.suspects.claim_gated = self.gates.claim_suspect
         self.dispatcher.on_room = self.room_came
         self.claimer.on_lost_reply = self.reconciler.wake
+        self.firer.on_fired = self._jobs_came
+        self.firer.seal = self._parts.seal
 
     def room_came(self) -> None:
         """A slot is free, or a claim has been ended for good."""
         self.claimer.room_came()
+        if self.gates.waits_for_room:
+            self.gates.wake()
         self.suspects.room_came()
+
+    def rely_on_wakeups(self, hears: bool) -> None:
+        """Let those who claim know whether wake-ups reach this node."""
+        self.claimer.rely_on_wakeups(hears)
+        self.gates.rely_on_wakeups(hears)
+
+    def _jobs_came(self, wakes: Sequence[Wake]) -> None:
+        """This node has fired jobs: nobody need tell it of them."""
+        self.claimer.receive(wakes)
+        self.gates.receive(wakes)
 
     def __iter__(self) -> Iterator[Service]:
         """All of them, in the order in which they start."""
         yield from (self.finisher, self.scribe, *self.claiming, *self.lasting)
+        yield from self.announcer.services
 
     @property
     def claiming(self) -> Sequence[Service]:
         """Those that bring work, or can leave theirs to others; they stop first."""
-        chores = (self.pruner, self.lock_forgetter)
+        firing = (self.firer,) if SCHEDULER in self._parts.identity.roles else ()
+        chores = (
+            self.pruner,
+            self.lock_forgetter,
+            self.rates,
+            self.slot_forgetter,
+            self.declarer,
+            *firing,
+        )
         if WORKER not in self._parts.config.node.roles:
             return chores
-        return (self.claimer, self.looker, self.suspects, self.adopter, *chores)
+        claimers = (self.claimer, self.gates, self.suspects)
+        return (*claimers, self.looker, self.adopter, *chores)
 
     @property
     def lasting(self) -> Sequence[Service]:
         """Those that go on until the last job has ended."""
         watchdog = () if self.watchdog is None else (self.watchdog,)
         leading = (self.elector, self.daemons)
-        return (self.signals, self.reconciler, self.rescuer, *leading, *watchdog)
+        breakers = () if self.breakers is None else (self.breakers,)
+        return (self.signals, self.reconciler, self.rescuer, *leading, *breakers, *watchdog)
 
     def work_for(self, incarnation: UUID | None) -> None:
         """Tell the services in whose name they work; with None they write nothing."""
@@ -219,10 +350,15 @@ class Crew:
             self.signals,
             self.reconciler,
             self.elector,
+            self.firer,
         )
         for part in parts:
             part.node_id = incarnation
+        if self.breakers is not None and incarnation is not None:
+            # What was seen of a service stays true, whatever became of the claims.
+            self.breakers.node_id = incarnation
         self.elector.wake()
+        self.firer.wake()
 
     async def stop_leading(self) -> None:
         """Give up the roles whose chores have ended; daemons give up their own."""
@@ -237,12 +373,18 @@ class Crew:
         self.dispatcher.abandon()
         self.scribe.forget()
         self.claimer.floors.forget()
+        self.gates.forget()
 
     def receive(self, wakes: Sequence[Wake]) -> None:
         """Hand wake-ups to those who wait for work."""
         self.claimer.receive(wakes)
+        self.gates.receive(wakes)
         self.suspects.receive(wakes)
         self.elector.receive(wakes)
+        self.firer.receive(wakes)
+        self.announcer.receive(wakes)
+        if self.breakers is not None:
+            self.breakers.receive(wakes)
 
     def load(self) -> Mapping[str, float]:
         """Return how busy the node is."""

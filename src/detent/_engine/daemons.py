@@ -23,7 +23,7 @@ from detent.events import (
     DaemonStopped,
     DaemonStuck,
 )
-from detent.model.failure import describe
+from detent.model.failure import Clean, describe
 from detent.model.retry import JITTER_BITS, delay_after
 from detent.model.text import storable
 from detent.spi.daemons import DaemonReport, DaemonStore
@@ -61,6 +61,8 @@ class DaemonKeeper(Service):
         self.fence = fence
         self.elector = elector
         self.node_name = node_name
+        self.clean: Clean | None = None
+        """What takes out of errors what nobody is to see."""
 
     def take(self, daemons: Iterable[Daemon]) -> None:
         """Want to run daemons from now on."""
@@ -231,7 +233,7 @@ class Attendant:
         self._run = None
         if work.done():
             self._work = None  # we may be here before its callback was
-        return _error_of(work)
+        return _error_of(work, self._keeper.clean)
 
     def _started(self, context: DaemonContext) -> asyncio.Future[Any]:
         name = f"detent-daemon-{self._daemon.name}"
@@ -315,10 +317,10 @@ async def _awaited(daemon: Daemon, context: DaemonContext) -> None:
         raise RuntimeError(f"it raised {error!r}") from error
 
 
-def _error_of(work: asyncio.Future[Any]) -> str | None:
+def _error_of(work: asyncio.Future[Any], clean: Clean | None = None) -> str | None:
     if not work.done():
         return None
     if work.cancelled():
         return "CancelledError"
     error = work.exception()
-    return None if error is None else describe(error)
+    return None if error is None else describe(error, clean)

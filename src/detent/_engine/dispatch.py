@@ -11,6 +11,7 @@ from typing import Final
 from uuid import UUID
 
 from detent._engine.attempt import Attempt, Stop, Workbench
+from detent._engine.batches import Batch, Batches, execute_batch
 from detent._engine.execute import Ends, execute, settlement_of
 from detent.model.job import Claim, queue_of
 from detent.model.outcome import Ending, Outcome, decide
@@ -19,6 +20,7 @@ from detent.model.retry import NO_RETRY
 # Claims that may wait: what has been ending within this time, about four round trips.
 PREFETCH_SECONDS: Final = 0.02
 AT_ONCE: Final = 64
+LANES: Final = 10_000
 # After this long a job comes back that still runs here from before the node was fenced.
 COME_BACK: Final = 1.0
 
@@ -52,6 +54,7 @@ class Dispatcher:
         self._ended_before = 0
         self._measured_at = bench.runtime.monotonic()
         self._rate = 0.0
+        self._batches = Batches(bench.runtime, self._gathered)
         self._executing: dict[UUID, Attempt] = {}
         """What really runs, with a valid claim or not; a thread that was given up is in it."""
         self.held: dict[UUID, Attempt] = {}
@@ -71,7 +74,24 @@ class Dispatcher:
     def all_rooms(self) -> dict[str, int]:
         """Return the same with what is kept back."""
         prefetch = int(self._ending_rate() * PREFETCH_SECONDS)
+        if self._batches.open:
+            return self._rooms_with_batches(prefetch)
         return {queue: max(slots.room(prefetch), 0) for queue, slots in self._queues.items()}
+
+    def _rooms_with_batches(self, prefetch: int) -> dict[str, int]:
+        """Return the same with room for what batches lack: they take one slot, however full."""
+        appetite = self._batches.appetite()
+        return {
+            queue: max(slots.room(prefetch) + appetite.get(queue, 0), 0)
+            for queue, slots in self._queues.items()
+        }
+
+    def free(self) -> dict[str, int]:
+        """Return how many claims of each queue could start at once."""
+        return {
+            queue: max(slots.limit - slots.busy - len(slots.waiting), 0)
+            for queue, slots in self._queues.items()
+        }
 
     @property
     def busy(self) -> int:
@@ -116,6 +136,7 @@ class Dispatcher:
         """Take new claims: start them while there are slots, and let the others wait."""
         now = self._bench.runtime.monotonic()
         held, bench = self.held, self._bench
+        batched = bench.registry.batched
         for claim in claims:
             queue, slots = self._lanes.get(claim.lane) or self._lane(claim.lane)
             attempt = Attempt(claim, queue, node_id, now, bench)
@@ -124,6 +145,9 @@ class Dispatcher:
                 self._give_back(attempt, COME_BACK)
                 continue
             held[claim.id] = attempt
+            if batched and claim.task in batched:
+                self._batches.take(attempt, batched[claim.task])
+                continue
             slots.waiting.append(attempt)
         self._start_waiting()
 
@@ -146,33 +170,63 @@ class Dispatcher:
 
     def _lane(self, lane: str) -> tuple[str, Slots]:
         queue = queue_of(lane)
+        if len(self._lanes) >= LANES:
+            # Keys make any number of lanes; all of them are not worth remembering.
+            self._lanes.clear()
         entry = self._lanes[lane] = (queue, self._queues[queue])
         return entry
 
     def _start(self, attempt: Attempt, slots: Slots) -> None:
         slots.busy += 1
+        if attempt.batch is not None:
+            self._start_batch(attempt.batch)
+            return
         self._executing[attempt.claim.id] = attempt
         work = execute(attempt, self._ends, self._on_end)
         attempt.task = self._bench.runtime.spawn(work, attempt.claim.task)
+
+    def _gathered(self, lead: Attempt) -> None:
+        """A batch is ready: it waits for a slot like any job."""
+        self._queues[lead.queue].waiting.append(lead)
+        if not self._start_planned:
+            self._start_planned = True
+            asyncio.get_running_loop().call_soon(self._start_waiting)
+
+    def _start_batch(self, batch: Batch) -> None:
+        for attempt in batch.attempts:
+            self._executing[attempt.claim.id] = attempt
+        work = execute_batch(batch, self._ends, self._on_end)
+        batch.work = self._bench.runtime.spawn(work, batch.task.name)
 
     def _on_end(self, attempt: Attempt) -> None:
         """An attempt has ended: use its slot for the next, unless a thread still occupies it."""
         # Its asyncio task knows it too, through its context: a circle that only the garbage
         # collector would find.
         attempt.task = None
+        if attempt.batch is not None:
+            attempt.batch.let_go()
         if attempt.lingering:
             attempt.on_freed = lambda: self._free(attempt)
             return
         self._free(attempt)
 
     def _free(self, attempt: Attempt) -> None:
-        slots = self._lanes[attempt.claim.lane][1]
+        slots = self._queues[attempt.queue]
         slots.busy -= 1
-        del self._executing[attempt.claim.id]
+        if attempt.batch is None:
+            del self._executing[attempt.claim.id]
+        else:
+            self._end_batch(attempt.batch)
         self._ended += 1
         if slots.waiting and not self._start_planned:
             self._start(slots.waiting.popleft(), slots)
         self.on_room()
+
+    def _end_batch(self, batch: Batch) -> None:
+        for attempt in batch.attempts:
+            del self._executing[attempt.claim.id]
+        # How fast slots become free is one thing; how many jobs have run is another.
+        self._ended_before += len(batch.attempts) - 1
 
     def executing(self) -> list[Attempt]:
         """Return what really runs; safe to call from another thread."""
@@ -198,11 +252,18 @@ class Dispatcher:
 
     def release_waiting(self) -> int:
         """Give back the claims that have not been started; return how many."""
+        self._batches.flush()
         count = 0
         for slots in self._queues.values():
             while slots.waiting:
-                self._give_back(slots.waiting.popleft())
-                count += 1
+                attempt = slots.waiting.popleft()
+                if attempt.batch is not None and slots.busy < slots.limit:
+                    # What was being gathered has a slot, and was about to begin.
+                    self._start(attempt, slots)
+                    continue
+                for each in _members(attempt):
+                    self._give_back(each)
+                    count += 1
         return count
 
     def stop_all(self, cause: Stop) -> int:
@@ -219,6 +280,7 @@ class Dispatcher:
         for attempt in list(self.held.values()):
             attempt.stop_for(Stop.FENCED)
         self.held.clear()
+        self._batches.forget()
 
     def _give_back(self, attempt: Attempt, delay: float | None = None) -> None:
         """Let a claim go that was not used; without a delay the job keeps its place."""
@@ -227,3 +289,11 @@ class Dispatcher:
         attempt.over = True
         settlement = settlement_of(attempt, outcome, decision, 0.0)
         self._ends.settle(attempt, settlement._replace(delay=delay))
+
+
+def _members(attempt: Attempt) -> Sequence[Attempt]:
+    """Return the attempts that one stands for: itself, or all of its batch."""
+    if attempt.batch is None:
+        return (attempt,)
+    members: Sequence[Attempt] = attempt.batch.attempts
+    return members

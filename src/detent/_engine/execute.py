@@ -13,7 +13,9 @@ from uuid import UUID
 
 from detent._engine.attempt import Attempt, Stop, encode_result
 from detent._engine.call import call, start_timer
-from detent._engine.failure import encode_error
+from detent._engine.failure import describe_error, encode_error
+from detent._engine.guards import run_guarded, tell_guards
+from detent._engine.unseal import unseal
 from detent.context import JobContext, bind
 from detent.control_flow import Fail, RetryAfter, Snooze
 from detent.errors import (
@@ -37,20 +39,22 @@ from detent.events import (
     StoreTrouble,
     TaskUnknown,
 )
-from detent.model.failure import MESSAGE_LIMIT, describe
-from detent.model.job import Completion, Settlement
+from detent.model.envelope import MARKER
+from detent.model.failure import MESSAGE_LIMIT
+from detent.model.job import OTHER_HOOKS, Completion, Settlement
 from detent.model.outcome import Decision, Ending, Outcome, decide
 from detent.model.retry import JITTER_BITS, NO_RETRY, Retry
 from detent.model.state import State
 from detent.model.text import storable
 from detent.options import read_options
+from detent.principal import inherit
 from detent.tasks import Task
 
 # After this long a job comes back whose payload could not be loaded.
 LOAD_AGAIN: Final = timedelta(seconds=1)
 # And after this long one that its executor could not begin; another node may be luckier.
 BEGIN_AGAIN: Final = timedelta(seconds=5)
-_SUCCEEDED: Final = Outcome(Ending.SUCCEEDED)
+SUCCEEDED: Final = Outcome(Ending.SUCCEEDED)
 
 
 class Ends(Protocol):
@@ -66,21 +70,25 @@ async def execute(attempt: Attempt, ends: Ends, on_end: Callable[[Attempt], None
     attempt.begun = True
     bind(attempt)
     try:
-        outcome = await _run(attempt)
+        if attempt.claim.options is not None:
+            inherit(attempt.principal)
+        outcome = await (run_guarded(attempt, _run) if attempt.bench.guards else _run(attempt))
     except BaseException as error:  # noqa: BLE001  the user's function: one outcome, always
-        outcome = _outcome_of(attempt, error)
+        outcome = outcome_of(attempt, error)
     attempt.over = True
+    if attempt.admitted_by:
+        tell_guards(attempt, outcome)
     if attempt.timer is not None:
         attempt.timer.cancel()
     try:
         if attempt.side_writes:
-            await _flush_side_writes(attempt)
-        _report(attempt, outcome, ends)
+            await flush_side_writes(attempt)
+        report(attempt, outcome, ends)
     finally:
         on_end(attempt)
 
 
-async def _flush_side_writes(attempt: Attempt) -> None:
+async def flush_side_writes(attempt: Attempt) -> None:
     """Write what the task said before its end is written; without the claim it is refused."""
     if attempt.completed or attempt.stop is Stop.FENCED:
         return
@@ -98,6 +106,34 @@ async def _run(attempt: Attempt) -> Outcome:
     if task is None:
         return Outcome(Ending.UNKNOWN_TASK, reason="unknown_task")
     args = claim.args
+    if args is None or bench.sealing is not None or args.startswith(MARKER):
+        payload = await _payload(attempt, task)
+        if isinstance(payload, Outcome):
+            return payload
+        args = payload
+    if attempt.stop is not None or not bench.may_run():
+        # A process that was stopped may have lost its claims before it could notice.
+        return stopped(attempt)
+    positional, keywords = decode_arguments(attempt, task, args)
+    attempt.started = bench.runtime.monotonic()
+    start_timer(attempt, task)
+    if bench.bus.wants(JobStarted) or bench.heard:
+        tell_started(attempt)
+    if task.is_plain and not bench.middleware:
+        value = await task.function(*positional, **keywords)
+    else:
+        value = await call(attempt, task, args, positional, keywords)
+    if attempt.stop is not None and attempt.stop is not Stop.DRAIN and not attempt.completed:
+        return stopped(attempt)
+    if not attempt.completed:
+        keep_result(attempt, task, value)
+    return SUCCEEDED
+
+
+async def _payload(attempt: Attempt, task: Task[..., Any]) -> bytes | Outcome:
+    """Return arguments that did not come with the claim, or that are sealed."""
+    claim, bench = attempt.claim, attempt.bench
+    args = claim.args
     if args is None:
         try:
             args = (await bench.claims.load_args([claim]))[claim.id]
@@ -105,26 +141,12 @@ async def _run(attempt: Attempt) -> Outcome:
             # The store's trouble is not the task's: nothing is charged.
             bench.bus.emit(StoreTrouble("loading", str(error), LOAD_AGAIN.total_seconds()))
             return Outcome(Ending.SNOOZED, wait=LOAD_AGAIN)
-    if attempt.stop is not None or not bench.may_run():
-        # A process that was stopped may have lost its claims before it could notice.
-        return _stopped(attempt)
-    positional, keywords = _decode(attempt, task, args)
-    attempt.started = bench.runtime.monotonic()
-    start_timer(attempt, task)
-    if bench.bus.wants(JobStarted):
-        bench.bus.emit(JobStarted(*_who(attempt)))
-    if task.options_declared.executor == "async" and not bench.middleware:
-        value = await task.function(*positional, **keywords)
-    else:
-        value = await call(attempt, task, args, positional, keywords)
-    if attempt.stop is not None and attempt.stop is not Stop.DRAIN and not attempt.completed:
-        return _stopped(attempt)
-    if not attempt.completed:
-        _keep_result(attempt, task, value)
-    return _SUCCEEDED
+    if bench.sealing is None and not args.startswith(MARKER):
+        return args
+    return await unseal(attempt, task, args)
 
 
-def _decode(
+def decode_arguments(
     attempt: Attempt, task: Task[..., Any], args: bytes
 ) -> tuple[list[Any], dict[str, Any]]:
     """Return the arguments; what does not fit the signature will not fit next time either."""
@@ -138,7 +160,7 @@ def _decode(
         raise Fail(f"the arguments no longer fit the task: {error}") from error
 
 
-def _keep_result(attempt: Attempt, task: Task[..., Any], value: Any) -> None:
+def keep_result(attempt: Attempt, task: Task[..., Any], value: Any) -> None:
     """Encode the result; one that cannot be stored is replaced by a marker, or fails the job."""
     try:
         attempt.result = encode_result(attempt, value)
@@ -149,7 +171,7 @@ def _keep_result(attempt: Attempt, task: Task[..., Any], value: Any) -> None:
         attempt.bench.bus.emit(ResultDropped(attempt.claim.id, attempt.claim.task, str(error)))
 
 
-def _stopped(attempt: Attempt) -> Outcome:
+def stopped(attempt: Attempt) -> Outcome:
     """Return the outcome of an attempt that was told to stop."""
     match attempt.stop:
         case Stop.TIMEOUT:
@@ -160,12 +182,12 @@ def _stopped(attempt: Attempt) -> Outcome:
             return Outcome(Ending.RELEASED)
 
 
-def _outcome_of(attempt: Attempt, error: BaseException) -> Outcome:
+def outcome_of(attempt: Attempt, error: BaseException) -> Outcome:
     """Turn whatever was raised into an outcome."""
     if attempt.stop is not None:
         if attempt.task is not None and isinstance(error, asyncio.CancelledError):
             attempt.task.uncancel()
-        return _stopped(attempt)
+        return stopped(attempt)
     match error:
         case ExecutorUnavailable():
             return _not_begun(attempt, error)
@@ -197,23 +219,23 @@ def _not_begun(attempt: Attempt, error: ExecutorUnavailable) -> Outcome:
     return Outcome(Ending.SNOOZED, wait=BEGIN_AGAIN)
 
 
-def _report(attempt: Attempt, outcome: Outcome, ends: Ends) -> None:
+def report(attempt: Attempt, outcome: Outcome, ends: Ends) -> None:
     """Decide what follows and hand it on to be written."""
     claim = attempt.claim
     now = attempt.bench.runtime.monotonic()
     lasted = now - attempt.started
     if attempt.completed or attempt.stop is Stop.FENCED:
-        ends.drop(attempt)
         if attempt.completed:
             _tell_success(attempt, lasted)
+        ends.drop(attempt)
         return
-    plain = claim.hooks == 0 and not attempt.side_writes
+    plain = not claim.hooks & OTHER_HOOKS and not attempt.side_writes
     if outcome.ending is Ending.SUCCEEDED and plain:
         ends.complete(
             attempt,
             Completion(claim.id, claim.fence, claim.task, attempt.queue, lasted, attempt.result),
         )
-        if attempt.bench.bus.wants(JobSucceeded):
+        if attempt.bench.bus.wants(JobSucceeded) or attempt.bench.heard:
             _tell_success(attempt, lasted)
         return
     decision = _decide(attempt, outcome)
@@ -261,16 +283,31 @@ def settlement_of(
         delay=None if decision.delay is None else decision.delay.total_seconds(),
         charged=decision.charged,
         kind=str(outcome.ending) if decision.charged else None,
-        error=None if outcome.error is None else encode_error(outcome.error),
+        error=None if outcome.error is None else encode_error(attempt, outcome.error),
         reason=None if outcome.reason is None else storable(outcome.reason, MESSAGE_LIMIT),
     )
 
 
+def tell_started(attempt: Attempt) -> None:
+    """Tell of a start; the claim was committed before, so nobody has to wait for it."""
+    bench, event = attempt.bench, JobStarted(*identity_of(attempt))
+    bench.bus.emit(event)
+    if bench.listeners is not None:
+        bench.listeners.publish(event)
+
+
 def _tell_success(attempt: Attempt, lasted: float) -> None:
-    attempt.bench.bus.emit(JobSucceeded(*_who(attempt), lasted))
+    _say(attempt, JobSucceeded(*identity_of(attempt), lasted))
 
 
-def _who(attempt: Attempt) -> tuple[UUID, str, str, int, UUID]:
+def _say(attempt: Attempt, event: object) -> None:
+    """Tell the engine's own at once, and keep it for listeners until it is committed."""
+    attempt.bench.bus.emit(event)
+    if type(event) in attempt.bench.heard:
+        attempt.news = (*attempt.news, event)
+
+
+def identity_of(attempt: Attempt) -> tuple[UUID, str, str, int, UUID]:
     """Return the fields that all events about an attempt begin with."""
     claim = attempt.claim
     return claim.id, claim.task, attempt.queue, claim.attempt, attempt.node_id
@@ -278,22 +315,23 @@ def _who(attempt: Attempt) -> tuple[UUID, str, str, int, UUID]:
 
 def _tell(attempt: Attempt, outcome: Outcome, decision: Decision, lasted: float) -> None:
     """Emit the event that fits what follows."""
-    claim, bus = attempt.claim, attempt.bench.bus
-    who = _who(attempt)
+    claim, bench = attempt.claim, attempt.bench
+    who = identity_of(attempt)
     delay = 0.0 if decision.delay is None else decision.delay.total_seconds()
     if outcome.ending is Ending.TIMED_OUT:
-        bus.emit(JobTimedOut(*who, attempt.timeout or 0.0))
+        _say(attempt, JobTimedOut(*who, attempt.timeout or 0.0))
     match decision.state, outcome.ending:
         case State.SUCCEEDED, _:
-            if bus.wants(JobSucceeded):
+            if bench.bus.wants(JobSucceeded) or bench.heard:
                 _tell_success(attempt, lasted)
         case State.FAILED, _:
-            bus.emit(JobDied(*who, describe(outcome.error)))
+            attempt.failure = describe_error(attempt, outcome.error)
+            _say(attempt, JobDied(*who, attempt.failure))
         case State.CANCELED, _:
-            bus.emit(JobWasCanceled(*who, outcome.reason))
+            _say(attempt, JobWasCanceled(*who, outcome.reason))
         case State.WAITING, _:
-            bus.emit(TaskUnknown(claim.id, claim.task, attempt.node_id))
+            _say(attempt, TaskUnknown(claim.id, claim.task, attempt.node_id))
         case _, Ending.SNOOZED:
-            bus.emit(JobSnoozed(*who, delay))
+            _say(attempt, JobSnoozed(*who, delay, outcome.reason))
         case _, Ending.FAILED | Ending.TIMED_OUT:
-            bus.emit(JobRetrying(*who, describe(outcome.error), delay))
+            _say(attempt, JobRetrying(*who, describe_error(attempt, outcome.error), delay))

@@ -7,15 +7,17 @@ The ladder when the store does not take an end: try again while the node's lease
 batch until only the guilty one is left; write that one without its result; give up and say so.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
+from detent._engine.announce import Announcer
 from detent._engine.attempt import Attempt
 from detent._engine.service import Service
 from detent.errors import StoreError, StoreUnavailable
 from detent.events import Bus, ClaimWasLost, FinishGaveUp
-from detent.model.job import Completion, Settlement
+from detent.model.gates import is_gated
+from detent.model.job import LIMIT_HOOK, OTHER_HOOKS, Completion, Settlement
 from detent.spi.runtime import Runtime
 from detent.spi.store import FinishStore, InspectStore
 
@@ -40,6 +42,7 @@ class Finisher(Service):
         self._store = store
         self._inspect = inspect
         self._completions: Waiting[Completion] = []
+        self._limited: Waiting[Completion] = []
         self._settlements: Waiting[Settlement] = []
         self._hooked: Waiting[Settlement] = []
         self._unsure: dict[tuple[UUID, int], None] = {}
@@ -48,46 +51,58 @@ class Finisher(Service):
         self.forget: Callable[[UUID, Attempt], None] = lambda job_id, attempt: None
         self.on_flushed: Callable[[], None] = lambda: None
         self.on_requeued: Callable[[], None] = lambda: None
+        self.on_released: Callable[[Iterable[str]], None] = lambda lanes: None
+        """Told in which lanes jobs stood that have given back their permits."""
+        self.announcer: Announcer | None = None
 
     # Ends: what execution hands over
 
     def complete(self, attempt: Attempt, completion: Completion) -> None:
-        """Take a success of a job without hooks."""
-        self._completions.append((completion, attempt))
+        """Take a success of a job without hooks, or with none but its limit."""
+        waiting = self._limited if attempt.claim.hooks else self._completions
+        waiting.append((completion, attempt))
         self._wakeup.set()
 
     def settle(self, attempt: Attempt, settlement: Settlement) -> None:
         """Take any other end."""
-        waiting = self._hooked if attempt.claim.hooks else self._settlements
+        waiting = self._hooked if attempt.claim.hooks & OTHER_HOOKS else self._settlements
         waiting.append((settlement, attempt))
         self._wakeup.set()
 
     def drop(self, attempt: Attempt) -> None:
         """Take note of an end that is written already, or may not be written at all."""
+        if attempt.completed and self.announcer is not None:
+            self.announcer.completed(attempt)
         self.forget(attempt.claim.id, attempt)
+        if attempt.claim.hooks & LIMIT_HOOK:
+            self.on_released((attempt.claim.lane,))
         self.on_flushed()
 
     @property
     def overloaded(self) -> bool:
         """Whether so many wait that nothing new should be claimed."""
-        return len(self._completions) + len(self._settlements) + len(self._hooked) >= BACKLOG
+        return sum(map(len, self._waiting)) >= BACKLOG
+
+    @property
+    def _waiting(self) -> Sequence[Waiting[Any]]:
+        return self._completions, self._limited, self._settlements, self._hooked
 
     def abandon(self) -> None:
         """The node has lost its claims: none of these ends may be written."""
-        self._completions.clear()
-        self._settlements.clear()
-        self._hooked.clear()
+        for waiting in self._waiting:
+            waiting.clear()
         self._unsure.clear()
 
     # Writing
 
     async def run_once(self) -> float:
         """Write everything that waits, in a few statements."""
-        while self._completions or self._settlements or self._hooked:
+        while any(self._waiting):
             node = self.node_id
             if node is None:
                 break
             await self._write_next(node, self._completions, self._store.finish_jobs)
+            await self._write_next(node, self._limited, self._store.finish_jobs)
             settled = await self._write_next(node, self._settlements, self._store.settle_jobs)
             hooked = await self._write_next(node, self._hooked, self._store.finish_hooked)
             if settled or hooked:
@@ -114,12 +129,22 @@ class Finisher(Service):
                 self._unsure.update(((end.id, end.fence), None) for end, _ in batch)
                 waiting.extend(batch)
             raise
+        if waiting is not self._completions:
+            self._release(batch)
         return len(batch)
+
+    def _release(self, batch: Waiting[Any]) -> None:
+        """Tell of the lanes whose jobs have given back their permits, or went back themselves."""
+        claims = [attempt.claim for _, attempt in batch]
+        lanes = [each.lane for each in claims if each.hooks & LIMIT_HOOK or is_gated(each.lane)]
+        if lanes:
+            self.on_released(dict.fromkeys(lanes))
 
     async def _write(self, node: UUID, batch: Waiting[End], write: Write[End]) -> None:
         """Write a batch, or find the one in it that cannot be written."""
         if self.node_id != node:
             return
+        accepted: Sequence[UUID]
         try:
             accepted = await write(node, [end for end, _ in batch])
         except StoreUnavailable:
@@ -128,7 +153,9 @@ class Finisher(Service):
             await self._split(node, batch, write, error)
             return
         if len(accepted) != len(batch):
-            await self._tell_lost(node, batch, accepted)
+            accepted = [*accepted, *await self._tell_lost(node, batch, accepted)]
+        if self.announcer is not None:
+            self.announcer.written(batch, accepted)
         if self._unsure:
             for end, _ in batch:
                 self._unsure.pop((end.id, end.fence), None)
@@ -155,8 +182,10 @@ class Finisher(Service):
         self.bus.emit(FinishGaveUp(end.id, end.task, str(error)))
         self.forget(end.id, attempt)
 
-    async def _tell_lost(self, node: UUID, batch: Waiting[End], accepted: Sequence[UUID]) -> None:
-        """Say whose claims were lost; after a lost reply some of them were written by us."""
+    async def _tell_lost(
+        self, node: UUID, batch: Waiting[End], accepted: Sequence[UUID]
+    ) -> list[UUID]:
+        """Say whose claims were lost; return those that were written by us, with a lost reply."""
         known = dict.fromkeys(accepted)
         missing = [end for end, _ in batch if end.id not in known]
         doubtful = [end for end in missing if (end.id, end.fence) in self._unsure]
@@ -169,6 +198,7 @@ class Finisher(Service):
         for end in missing:
             if (end.id, end.fence) not in ours:
                 self.bus.emit(ClaimWasLost(end.id, end.task, node))
+        return [end.id for end in missing if (end.id, end.fence) in ours]
 
 
 def _terminal(end: Completion | Settlement) -> bool:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from detent.model.job import Claim, Position, Priority
 from detent.spi.notifier import Hint, Wake
-from detent.spi.store import Floor, LaneScan
+from detent.spi.scans import Floor, LaneScan
 
 _LOWEST: Final = UUID(int=0)
 _NONE: Final[tuple[Floor | None, ...]] = (None,) * len(Priority)
@@ -74,6 +74,10 @@ class Floors:
                 if floor is None:
                     floors[priority] = heads.get((lane, priority), Floor(moment, _LOWEST))
         return lowered
+
+    def forget_lane(self, lane: str) -> None:
+        """Begin the scans of one lane at the very beginning again."""
+        self._lanes.pop(lane, None)
 
     def forget(self) -> None:
         """Begin all scans at the very beginning again."""

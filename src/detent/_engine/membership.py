@@ -6,14 +6,14 @@ thirds of its lease must assume that others will soon take its jobs, and stops f
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol
 from uuid import UUID
 
 from detent._engine.maintenance.rescue import LeaseNews
 from detent.config import ClusterConfig
-from detent.errors import StoreError
+from detent.errors import Conflict, StoreError
 from detent.events import Bus, ClockSkew
 from detent.spi.nodes import NodeIdentity, NodeStore
 from detent.spi.runtime import Runtime, Thread
@@ -53,6 +53,10 @@ class Membership:
         """Whether somebody wants this node to drain."""
         self.slots: Mapping[str, int] = {}
         """What was said for all nodes about the slots of queues."""
+        self.gated = False
+        """Whether jobs stand behind gates."""
+        self.limited: Sequence[str] = ()
+        """The queues that have a limit of their own."""
         self.beside: Callable[[], Coroutine[Any, Any, None]] | None = None
         """What else is to be done on the thread of the heartbeat, for as long as it beats."""
         self.load: Callable[[], Mapping[str, float]] = dict
@@ -64,12 +68,18 @@ class Membership:
         """Who this node is, this time."""
         return self.identity.incarnation
 
-    async def join(self) -> None:
-        """Register, and begin to beat."""
+    async def join(self, *, ready: bool = True) -> None:
+        """Register, and begin to beat; who is not ready gets nothing to do yet."""
         before = self._runtime.monotonic()
-        self._measure(await self._store.join(self.identity, self._config.lease))
+        self._measure(await self._store.join(self.identity, self._config.lease, ready=ready))
         self._renewed = before
         self._thread = self._runtime.thread(self._beat_on, "detent-heartbeat")
+
+    async def activate(self) -> None:
+        """Be ready to work from now on."""
+        # Told to drain meanwhile, or taken for dead: the next heartbeat says so, and what follows.
+        with contextlib.suppress(Conflict):
+            self._measure(await self._store.join(self.identity, self._config.lease))
 
     async def leave(self) -> None:
         """Stop beating and take the name off the list, unless claims are left behind."""
@@ -140,6 +150,7 @@ class Membership:
         self._renewed = max(self._renewed, before)
         self.draining = beat.draining
         self.slots = beat.slots
+        self.gated, self.limited = beat.gated, beat.limited
         now = self._runtime.monotonic()
         self.on_news(LeaseNews(now, None if beat.next_end is None else now + beat.next_end))
         self._measure(beat.now)

@@ -1,6 +1,7 @@
 """One node: its start, its watch over its lease, its drain and its end."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -90,17 +91,22 @@ class Node:
     async def start(self) -> None:
         """Join the cluster and begin to work."""
         await self._run_hooks("start")
-        await self._membership.join()
+        await self._membership.join(ready=False)
         await self._bury_predecessors()
         self._crew.work_for(self._membership.incarnation)
+        await self._crew.declarer.begin()
+        with contextlib.suppress(StoreError):
+            # Before the first claim, if the store answers; otherwise as soon as it does.
+            await self._crew.gates.declare()
+        await self._membership.activate()
         for service in self._crew:
             self._spawn(service)
         if self._parts.notifier is not None and self._parts.config.wakeup.enabled:
             listener = Listener(self._runtime, self._bus, self._parts.notifier, self._receive)
-            listener.on_change = self._crew.claimer.rely_on_wakeups
+            listener.on_change = self._crew.rely_on_wakeups
             self._tasks["listener"] = self._runtime.spawn(listener.run(), "detent-listener")
         else:
-            self._crew.claimer.rely_on_wakeups(False)
+            self._crew.rely_on_wakeups(False)
         self._tasks["watch"] = self._runtime.spawn(self._watch(), "detent-watch")
         self._bus.emit(
             NodeStarted(self.identity.incarnation, self.identity.name, self.identity.queues)
@@ -142,6 +148,7 @@ class Node:
             if self._membership.slots != self._slots:
                 self._slots = self._membership.slots
                 self._crew.dispatcher.resize(self._slots)
+            self._crew.gates.hear_of(self._membership.gated, self._membership.limited)
             trouble = self._membership.trouble()
             if trouble is not None:
                 await self._fence(trouble)
@@ -264,12 +271,18 @@ class Node:
             if task is not None:
                 task.cancel()
         await self._end(*self._crew.lasting, self._crew.scribe, self._crew.finisher)
+        # After the last end is written, so that it is told too.
+        await self._end(*self._crew.announcer.services)
+        await self._crew.announcer.close()
         await self._try(self._membership.leave())
         for name, executor in self._parts.executors.items():
             try:
                 await executor.close()
             except Exception as error:  # noqa: BLE001  somebody's own must not keep us here
                 self._bus.emit(HookFailed(f"{name}.close()", describe(error)))
+        if self._parts.lifetime is not None:
+            for name, failure in await self._parts.lifetime.close():
+                self._bus.emit(HookFailed(f"closing {name}", describe(failure)))
 
     async def _end(self, *services: Service) -> None:
         for service in services:

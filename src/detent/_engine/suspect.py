@@ -3,7 +3,7 @@
 Should it happen again, the culprit is known: a node never holds a second suspect.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -15,10 +15,11 @@ from detent.model.job import SUSPECT
 from detent.model.rescue import is_suspect, suspect_lane
 from detent.spi.notifier import Wake
 from detent.spi.runtime import Runtime
-from detent.spi.store import ClaimStore, LaneScan
+from detent.spi.scans import LaneScan
+from detent.spi.store import ClaimStore
 
 # Suspects are few, and hints tell of them; this is for hints that were lost.
-INTERVAL: Final = timedelta(seconds=10)
+INTERVAL: Final = timedelta(seconds=15)
 
 
 class SuspectClaimer(Service):
@@ -42,10 +43,12 @@ class SuspectClaimer(Service):
         self._dispatcher = dispatcher
         self._max_crashes = max_crashes
         self._holds = False
+        self.claim_gated: Callable[[], Awaitable[None]] | None = None
+        """What claims a suspect that stands behind a gate."""
 
     def receive(self, wakes: Sequence[Wake]) -> None:
-        """Take wake-ups from the notifier."""
-        if any(getattr(wake, "lane", "").endswith(SUSPECT) for wake in wakes):
+        """Take wake-ups from the notifier; nothing in them means that some may be missing."""
+        if not wakes or any(getattr(wake, "lane", "").endswith(SUSPECT) for wake in wakes):
             self.wake()
 
     def room_came(self) -> None:
@@ -66,6 +69,8 @@ class SuspectClaimer(Service):
         scans = [LaneScan(lane, queue, 1) for lane, queue in lanes.items() if rooms[queue] > 0]
         if scans and self._claimer.able:
             await self._claimer.claim(scans, 1)
+        if self.claim_gated is not None and self._claimer.able and not self._has_one():
+            await self.claim_gated()
         self._dispatcher.kept_back = {}
         if not self._has_one():
             full = [lane for lane, queue in lanes.items() if rooms[queue] == 0]

@@ -25,8 +25,39 @@ PARTS: Final = {
     "queues": Part(
         "detent.cli.queues:queues_command", "Look at queues; pause, resume and scale them."
     ),
+    "schedules": Part(
+        "detent.cli.schedules:schedules_command", "Look at schedules, change them, fire them."
+    ),
+    "calendars": Part(
+        "detent.cli.calendars:calendars_command", "Look at the times that schedules leave out."
+    ),
+    "breakers": Part(
+        "detent.cli.breakers:breakers_command",
+        "Look at circuit breakers; open and reset them.",
+    ),
+    "limits": Part(
+        "detent.cli.limits:limits_command", "Look at limits; change them while jobs run."
+    ),
     "nodes": Part(
         "detent.cli.nodes:nodes_command", "Look at the nodes; let them drain, or forget them."
+    ),
+    "leaders": Part(
+        "detent.cli.leaders:leaders_command", "Look at who leads: chores, schedules and daemons."
+    ),
+    "daemons": Part(
+        "detent.cli.daemons:daemons_command",
+        "Look at the daemons: where each runs, and how it is doing.",
+    ),
+    "locks": Part(
+        "detent.cli.locks:locks_command", "Look at the locks that are held; release one."
+    ),
+    "outbox": Part(
+        "detent.cli.outbox:outbox_command",
+        "Look at events that no sink has taken yet; try them again.",
+    ),
+    "alerts": Part(
+        "detent.cli.alerts:alerts_command",
+        "Look at the kinds of failures; note that somebody has seen one.",
     ),
     "migrate": Part("detent.cli.migrate:migrate_command", "Create or update the tables of Detent."),
     "bench": Part(

@@ -2,14 +2,18 @@
 
 import contextlib
 import io
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from detent.cli.command import Failed, example
 from detent.errors import DetentError
+
+if TYPE_CHECKING:
+    from detent.cli.session import Session
 
 SHELLS: Final = ("bash", "zsh", "fish")
 VARIABLE: Final = "_DETENT_COMPLETE"
@@ -60,11 +64,48 @@ def complete_task(context: click.Context, _: click.Parameter, incomplete: str) -
 
 def complete_queue(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Offer the queues of the store, if it answers at once."""
-    from detent.cli.running import load_config  # noqa: PLC0415  the store, and its driver
-    from detent.cli.session import Session, with_session  # noqa: PLC0415
 
-    async def names(session: Session) -> list[str]:
+    async def names(session: "Session") -> list[str]:
         return [queue.name for queue in await session.queues.list()]
+
+    return _offered(context, incomplete, names)
+
+
+def complete_schedule(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Offer the schedules of the store, if it answers at once."""
+
+    async def names(session: "Session") -> list[str]:
+        return [info.schedule.name for info in await session.schedules.list(limit=1_000)]
+
+    return _offered(context, incomplete, names)
+
+
+def complete_breaker(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Offer the circuit breakers of the store, if it answers at once."""
+
+    async def names(session: "Session") -> list[str]:
+        return [breaker.name for breaker in await session.breakers.list()]
+
+    return _offered(context, incomplete, names)
+
+
+def complete_limit(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Offer the limits of the store, if it answers at once."""
+
+    async def names(session: "Session") -> list[str]:
+        return [each.limit.name for each in await session.limits.list()]
+
+    return _offered(context, incomplete, names)
+
+
+def _offered(
+    context: click.Context,
+    incomplete: str,
+    names: "Callable[[Session], Awaitable[list[str]]]",
+) -> list[str]:
+    """Return the names that begin so, if the store answers at once."""
+    from detent.cli.running import load_config  # noqa: PLC0415  the store, and its driver
+    from detent.cli.session import with_session  # noqa: PLC0415
 
     try:
         config = load_config(context.params.get("url"), context.params.get("schema"))

@@ -28,6 +28,7 @@ STATE_STYLES: Final = {
     "waiting": "yellow",
     "paused": "yellow",
     "draining": "yellow",
+    "joining": "yellow",
     "canceled": "dim",
 }
 

@@ -8,6 +8,7 @@ import click
 from detent.cli.command import Failed, example, json_option, reading, store_options
 from detent.cli.completion import complete_queue
 from detent.cli.groups import CommandGroup, Part, meant
+from detent.cli.limits import limit_from, limit_options, print_limit
 from detent.cli.moments import age, iso, now
 from detent.cli.output import (
     Column,
@@ -25,6 +26,7 @@ from detent.cli.session import Session, with_session
 from detent.config import check_name
 from detent.config.readers import MAX_SLOTS
 from detent.model.job import JobFilter
+from detent.model.rates import Rate
 from detent.spi.store import QueueInfo
 
 PARTS: Final = {
@@ -36,6 +38,10 @@ PARTS: Final = {
         "Let no more jobs of a queue start, on any node; those that run go on.",
     ),
     "resume": Part("detent.cli.queues:resume_command", "Let the jobs of a queue start again."),
+    "limit": Part(
+        "detent.cli.queues:limit_command",
+        "Let so many jobs of a queue run at once, or start in a time, in the whole cluster.",
+    ),
     "scale": Part(
         "detent.cli.queues:scale_command",
         "Let every node that serves a queue run SLOTS of its jobs at once.",
@@ -197,6 +203,54 @@ def scale_command(
     many = "as many as its own settings say" if slots is None else f"{slots:,}"
     click.echo(f"Each node runs {many} of {name} at once.")
     print_next("detent nodes")
+
+
+@click.command(
+    "limit",
+    epilog=example(
+        "detent queues limit mail --concurrency 5",
+        "detent queues limit mail --rate 100/s --burst 10",
+        "detent queues limit mail --off",
+    ),
+)
+@click.argument("name", shell_complete=complete_queue)
+@limit_options
+@click.option("--off", is_flag=True, help="Let code's word hold again, or no limit at all.")
+@store_options
+@json_option
+def limit_command(
+    *,
+    name: str,
+    concurrency: int | None,
+    rate: Rate | None,
+    burst: int | None,
+    off: bool,
+    url: str | None,
+    schema: str | None,
+    as_json: bool,
+) -> None:
+    """Let so many jobs of a queue run at once, or start in a time, in the whole cluster.
+
+    It holds for what is claimed from now on: jobs that run already go on and are not counted.
+    """
+    check_name("queue", name)
+    limit = None if off else limit_from(f"queue:{name}", concurrency, rate, burst)
+
+    async def change(session: Session) -> None:
+        await _check(session, name)
+        if limit is None:
+            await session.limits.reset(f"queue:{name}")
+        else:
+            await session.limits.set(limit.name, concurrency=limit.concurrency, rate=limit.rate)
+
+    with_session(load_config(url, schema), change)
+    if limit is not None:
+        print_limit(limit, as_json)
+    elif as_json:
+        print_json({"queue": name, "limited": False})
+    else:
+        click.echo(f"The queue {name} has no limit of an operator any more.")
+        print_next("detent limits")
 
 
 async def _check(session: Session, name: str) -> None:

@@ -1,21 +1,34 @@
 """A store to speak to, for commands that need no app: only its URL."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from detent.breakers import Breakers
 from detent.cli.command import Failed, NotUnderstood
 from detent.cli.running import run
+from detent.clock import SystemRuntime
 from detent.codecs import JsonCodec
 from detent.config import Config
 from detent.databases import open_store
+from detent.events import Bus
 from detent.jobs import Jobs
+from detent.limits import Limits
+from detent.locks import Locks
 from detent.nodes import Nodes
+from detent.protection import Protection, open_sealing, read_redaction
 from detent.queues import Queues
+from detent.spi.notifier import Notifier
 from detent.spi.store import Store
 from detent.stores.sqlite.address import path_of
+from detent.views import Views
+
+if TYPE_CHECKING:
+    from detent.calendars import Calendars
+    from detent.schedules import Schedules
 
 Result = TypeVar("Result")
 
@@ -28,6 +41,46 @@ class Session:
     jobs: Jobs
     queues: Queues
     nodes: Nodes
+    notifier: Notifier | None
+    config: Config
+
+    @property
+    def locks(self) -> Locks:
+        """All locks."""
+        return Locks(
+            self.store, self.notifier, runtime=SystemRuntime(), bus=Bus(), call=asyncio.run
+        )
+
+    @property
+    def schedules(self) -> "Schedules":
+        """All schedules; without an app, the arguments of a task cannot be checked."""
+        from detent.schedules import Schedules  # noqa: PLC0415  few commands need it
+
+        return Schedules(
+            self.store,
+            jobs=self.jobs,
+            codec=JsonCodec(),
+            runtime=SystemRuntime(),
+            config=self.config.schedules,
+            notifier=self.notifier,
+        )
+
+    @property
+    def breakers(self) -> Breakers:
+        """All circuit breakers that were ever used."""
+        return Breakers(self.store, self.notifier, bus=Bus(), declared={})
+
+    @property
+    def limits(self) -> Limits:
+        """All limits."""
+        return Limits(self.store, self.notifier)
+
+    @property
+    def calendars(self) -> "Calendars":
+        """All calendars."""
+        from detent.calendars import Calendars  # noqa: PLC0415  few commands need it
+
+        return Calendars(self.store, self.notifier)
 
 
 def with_session(config: Config, work: Callable[[Session], Awaitable[Result]]) -> Result:
@@ -49,14 +102,23 @@ async def _open(config: Config) -> AsyncIterator[Session]:
         await store.open()
         yield Session(
             store,
-            Jobs(store, store, JsonCodec()),
+            Jobs(store, store, JsonCodec(), _protection(config)),
             Queues(store, store, notifier),
             Nodes(store, notifier, config.cluster.max_crashes),
+            notifier,
+            config,
         )
     finally:
         if notifier is not None:
             await notifier.close()
         await store.close()
+
+
+def _protection(config: Config) -> Protection:
+    """Return what opens and hides: keys, if the settings have some, and the fields to hide."""
+    encryption = config.encryption
+    sealing = open_sealing(encryption, SystemRuntime()) if encryption.keys else None
+    return Protection(config.limits, Views(sealing, read_redaction(config.redaction)))
 
 
 def refuse_memory(config: Config) -> None:

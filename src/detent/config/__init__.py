@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from detent.config.durations import format_duration, parse_duration
+from detent.config.guards import BreakersConfig, RateLimitConfig
 from detent.config.pools import PoolConfig, check_pools, read_pools
+from detent.config.protection import EncryptionConfig, PolicyConfig, RedactionConfig
 from detent.config.readers import check_name
+from detent.config.schedules import SchedulesConfig
 from detent.config.sections import (
     ClusterConfig,
     LimitsConfig,
@@ -27,16 +30,25 @@ from detent.config.sections import (
 )
 from detent.config.sizes import format_size, parse_size
 from detent.config.sources import ANY_POOL, POOLS, Raw, from_environment, from_file
+from detent.config.telling import AlertsConfig, EventsConfig
 from detent.errors import ConfigError
 
 __all__ = [
+    "AlertsConfig",
+    "BreakersConfig",
     "ClusterConfig",
     "Config",
+    "EncryptionConfig",
+    "EventsConfig",
     "LimitsConfig",
     "NodeConfig",
+    "PolicyConfig",
     "PollingConfig",
     "PoolConfig",
+    "RateLimitConfig",
+    "RedactionConfig",
     "RetentionConfig",
+    "SchedulesConfig",
     "StoreConfig",
     "WakeupConfig",
     "check_name",
@@ -56,7 +68,15 @@ SECTIONS: Final[dict[str, type[Section]]] = {
         WakeupConfig,
         ClusterConfig,
         RetentionConfig,
+        SchedulesConfig,
         LimitsConfig,
+        BreakersConfig,
+        RateLimitConfig,
+        EventsConfig,
+        AlertsConfig,
+        PolicyConfig,
+        EncryptionConfig,
+        RedactionConfig,
     )
 }
 PRESETS: Final = {"default": PollingConfig, "classic": PollingConfig.classic}
@@ -72,7 +92,15 @@ class Config:
     wakeup: WakeupConfig = field(default_factory=WakeupConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     retention: RetentionConfig = field(default_factory=RetentionConfig)
+    schedules: SchedulesConfig = field(default_factory=SchedulesConfig)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
+    breakers: BreakersConfig = field(default_factory=BreakersConfig)
+    rate_limit: RateLimitConfig = field(default_factory=RateLimitConfig)
+    events: EventsConfig = field(default_factory=EventsConfig)
+    alerts: AlertsConfig = field(default_factory=AlertsConfig)
+    policy: PolicyConfig = field(default_factory=PolicyConfig)
+    encryption: EncryptionConfig = field(default_factory=EncryptionConfig)
+    redaction: RedactionConfig = field(default_factory=RedactionConfig)
     pools: Mapping[str, PoolConfig] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:

@@ -62,6 +62,8 @@ class Section:
 
     __slots__ = ()
     section: ClassVar[str]
+    secret: ClassVar[frozenset[str]] = frozenset()
+    """The settings whose values no message may show."""
     _readers: ClassVar[dict[str, Reader]]
 
     def __init_subclass__(cls) -> None:
@@ -88,6 +90,7 @@ class Section:
             return cls._readers[key](value)
         except (TypeError, ValueError) as error:
             shown = redact(value) if isinstance(value, str) else value
+            shown = "***" if key in cls.secret else shown
             place = f" (from {source})" if source else ""
             name = section or cls.section
             raise ConfigError(f"[{name}] {key} = {shown!r}: {error}{place}") from error

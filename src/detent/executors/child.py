@@ -34,10 +34,12 @@ from detent.executors.frames import (
     Unpacker,
     pack,
 )
+from detent.executors.household import Household
 from detent.executors.job import ChildJob
 from detent.executors.origin import find_task
 from detent.executors.remote import tell
 from detent.model.retry import NO_RETRY
+from detent.principal import inherit
 from detent.tasks import Task
 
 # How often the listening thread looks up: held-back progress is told, the parent looked for.
@@ -97,6 +99,7 @@ class Child:
         self._setup: Setup | None = None
         self._tasks: dict[str, Task[..., Any]] = {}
         self._job: ChildJob | None = None
+        self._kept: Household | None = None
 
     def serve(self) -> None:
         """Do what is ordered, one after the other."""
@@ -109,6 +112,8 @@ class Child:
                     self._load(order.head)
                 case Kind.RUN:
                     self._run(order.head, order.payload)
+        if self._kept is not None:
+            self._kept.close()
 
     def send(self, kind: Kind, head: Head = None, payload: bytes = b"") -> None:
         """Tell the node something; waits while the node is too busy to listen."""
@@ -195,15 +200,25 @@ class Child:
     ) -> tuple[Kind, Head, bytes]:
         """Run the task's function; return the frame that ends the job."""
         bind(job)
+        if run.principal is not None:
+            inherit(run.principal)
         try:
             args, kwargs = _decode(job, task, run, payload)
-            if task.is_async:
+            if task.signature.injected or task.signature.is_method:
+                value = self._household().call(job, task, args, kwargs)
+            elif task.is_async:
                 value = job.run_async(task.function, args, kwargs)
             else:
                 value = task.function(*args, **kwargs)
             return self._encode(task, value)
         except BaseException as error:  # noqa: BLE001  the user's function: handed on
             return Kind.RAISED, tell(error, task.options_declared.retry), b""
+
+    def _household(self) -> Household:
+        """Return what is kept here for tasks that depend on something."""
+        if self._kept is None:
+            self._kept = Household()
+        return self._kept
 
     def _encode(self, task: Task[..., Any], value: Any) -> tuple[Kind, Head, bytes]:
         assert self._setup is not None

@@ -70,6 +70,9 @@ class Run(msgspec.Struct, array_like=True):
     codec: str
     params: dict[str, Any]
     tags: list[str]
+    principal: str | None = None
+    schedule: str | None = None
+    slot: datetime | None = None
 
 
 class Cancel(msgspec.Struct, array_like=True):
@@ -99,6 +102,8 @@ class Raised(msgspec.Struct, array_like=True):
     never: bool
     wait: float = 0.0
     reason: str | None = None
+    lineage: list[str] = []
+    """The full names of the classes that it, or what it was raised from, is of."""
 
 
 class Progress(msgspec.Struct, array_like=True):

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from threading import RLock
@@ -59,6 +59,18 @@ class ChildJob:
     @property
     def fence(self) -> int:
         return self._run.fence
+
+    @property
+    def principal(self) -> str | None:
+        return self._run.principal
+
+    @property
+    def schedule(self) -> str | None:
+        return self._run.schedule
+
+    @property
+    def slot(self) -> datetime | None:
+        return self._run.slot
 
     def deadline(self) -> datetime | None:
         return self._run.deadline
@@ -128,9 +140,15 @@ class ChildJob:
             if self._interrupt is not None:
                 self._interrupt()
 
-    def run_async(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def run_async(
+        self,
+        function: Callable[..., Any],
+        args: Any,
+        kwargs: Any,
+        run: Callable[[Coroutine[Any, Any, Any]], Any] = asyncio.run,
+    ) -> Any:
         """Run an async function on a loop of its own; a cancel reaches it as on the node's."""
-        return asyncio.run(self._awaited(function, args, kwargs))
+        return run(self._awaited(function, args, kwargs))
 
     async def _awaited(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()

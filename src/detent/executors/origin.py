@@ -119,6 +119,11 @@ def _declared(module: ModuleType, name: str) -> Iterator[Task[..., Any]]:
             if value.name == name:
                 yield value
             continue
+        if isinstance(value, type):
+            # Its methods may be tasks, of an app that this module does not hold.
+            for part in list(vars(value).values()):
+                if issubclass(type(part), Task) and part.name == name:
+                    yield part
         registry = inspect.getattr_static(value, "tasks", None)
         if issubclass(type(registry), Registry) and (task := registry.find(name)) is not None:
             yield task

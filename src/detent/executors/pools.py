@@ -62,7 +62,13 @@ class Pools:
     # Checking tasks
 
     def check(
-        self, function: Callable[..., Any], executor: str, label: str, config: Config
+        self,
+        function: Callable[..., Any],
+        executor: str,
+        label: str,
+        config: Config,
+        *,
+        batch: bool = False,
     ) -> None:
         """Refuse a task that its executor cannot run, as far as that is known by now."""
         is_async = asyncio.iscoroutinefunction(function)
@@ -75,6 +81,11 @@ class Pools:
             )
         if executor != ASYNC:
             check_name("executor", executor)
+        if batch and (executor in self._makers or (pool is not None and pool.kind == PROCESS)):
+            raise ConfigError(
+                f"executor = {executor!r}: does not fit {label}: batches run on the event loop "
+                f"or on threads"
+            )
         if pool is not None and pool.kind == PROCESS:
             check_importable(function, label)
 
@@ -90,7 +101,7 @@ class Pools:
                     f"task {task.name}: executor = {executor!r}: "
                     f"must be one of {', '.join(known)}{hint}"
                 )
-            self.check(task.function, executor, task.name, config)
+            self.check(task.function, executor, task.name, config, batch=task.is_batch)
 
     # Making them
 

@@ -27,6 +27,9 @@ POLITE: Final = ("cancel", "drain")
 class ProcessExecutor:
     """The executor named `process`, and every pool of that kind."""
 
+    furnishes = True
+    """Objects do not cross: what a task depends on is made in the child that runs it."""
+
     def __init__(self, config: PoolConfig, size: int, limits: LimitsConfig) -> None:
         self._limits = limits
         self._kill_grace = config.kill_grace.total_seconds()
@@ -121,6 +124,9 @@ class ProcessExecutor:
             codec=call.codec,
             params=dict(job.params()),
             tags=list(job.tags()),
+            principal=job.principal,
+            schedule=job.schedule,
+            slot=job.slot,
         )
         worker.job = job
         worker.jobs += 1

@@ -1,17 +1,20 @@
 """Exceptions on their way out of a child process: told in words there, raised again here."""
 
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from detent.control_flow import Fail, RetryAfter, Snooze
 from detent.errors import JobCanceled, RemoteError
 from detent.executors.frames import Raised
-from detent.model.failure import Failure, Remote, failure_of
-from detent.model.retry import Retry, is_never
+from detent.model.failure import NAME_LIMIT, Failure, Remote, failure_of
+from detent.model.retry import CAUSES_SEARCHED, Retry, is_never
 from detent.model.text import storable
 
 REASON_LIMIT: Final = 2_000
+LINEAGE: Final = 20
+
+Traced = TypeVar("Traced", RemoteError, "RemoteFail", "RemoteRetryAfter")
 
 
 class RemoteFail(Remote, Fail):
@@ -31,17 +34,35 @@ class RemoteRetryAfter(Remote, RetryAfter):
         self.never = never
 
 
+def lineage_of(error: BaseException) -> list[str]:
+    """Return the names of the classes that an exception, or one it was raised from, is of."""
+    names: dict[str, None] = {}
+    cause: BaseException | None = error
+    for _ in range(CAUSES_SEARCHED):
+        if cause is None:
+            break
+        kinds = type(cause).__mro__[:LINEAGE]
+        names.update((storable(_full_name(kind), NAME_LIMIT), None) for kind in kinds)
+        cause = cause.__cause__
+    return list(names)
+
+
+def _full_name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
 def tell(error: BaseException, policy: Retry) -> Raised:
     """Put an exception into words, with all that decides what follows from it."""
     failure = failure_of(error)
     kind = type(error)
     told = Raised(
         sort="error",
-        type_name=storable(f"{kind.__module__}.{kind.__qualname__}", REASON_LIMIT),
+        type_name=storable(_full_name(kind), REASON_LIMIT),
         type=failure.type,
         message=failure.message,
         traceback=failure.traceback,
         never=is_never(policy, error),
+        lineage=lineage_of(error),
     )
     match error:
         case Snooze():
@@ -62,13 +83,18 @@ def retold(told: Raised, job_id: UUID) -> Exception:
         case "snooze":
             return Snooze(_wait(told.wait))
         case "retry_after":
-            return RemoteRetryAfter(failure, _wait(told.wait), never=told.never)
+            return _traced(RemoteRetryAfter(failure, _wait(told.wait), never=told.never), told)
         case "fail":
-            return RemoteFail(failure)
+            return _traced(RemoteFail(failure), told)
         case "canceled":
             return JobCanceled(job_id, told.reason)
         case _:
-            return RemoteError(failure, told.type_name, never=told.never)
+            return _traced(RemoteError(failure, told.type_name, never=told.never), told)
+
+
+def _traced(error: Traced, told: Raised) -> Traced:
+    error.lineage = tuple(told.lineage)
+    return error
 
 
 def _wait(seconds: float) -> timedelta:

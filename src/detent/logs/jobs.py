@@ -33,7 +33,8 @@ def _died(event: events.JobDied) -> str:
 
 
 def _snoozed(event: events.JobSnoozed) -> str:
-    return f"{job(event)} asked to wait; running it again in {event.delay:.1f} s, nothing charged"
+    why = "asked to wait" if event.reason is None else f"is held back: {event.reason}"
+    return f"{job(event)} {why}; running it again in {event.delay:.1f} s, nothing charged"
 
 
 def _timed_out(event: events.JobTimedOut) -> str:

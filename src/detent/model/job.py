@@ -32,26 +32,38 @@ class Hook(IntFlag):
     LIMIT = 2
     FLOW = 4
     SLOT = 8
+    EVENT = 16
 
+
+# As plain numbers, since arithmetic with flags is slow: a limit alone does not make an end slow.
+LIMIT_HOOK: Final = int(Hook.LIMIT)
+OTHER_HOOKS: Final = ~LIMIT_HOOK
 
 LANE_SEPARATOR: Final = "+"
+# Begins each gate of a lane: see `detent.model.gates`.
+GATE_SEPARATOR: Final = "~"
 # Ends the lanes of jobs that may have killed their node: see `detent.model.rescue`.
 SUSPECT: Final = "!"
 
 
-def lane_of(queue: str, needs: Sequence[str] = ()) -> str:
-    """Return the lane of a queue and the capabilities a job needs: `mail`, `mail+gpu`."""
-    return LANE_SEPARATOR.join((queue, *sorted(set(needs))))
+def lane_of(queue: str, needs: Sequence[str] = (), gates: Sequence[str] = ()) -> str:
+    """Return the lane of a queue, the capabilities a job needs, and the gates it stands behind.
+
+    `mail`, `mail+gpu`, `mail~resource:smtp`.
+    """
+    lane = LANE_SEPARATOR.join((queue, *sorted(set(needs))))
+    return GATE_SEPARATOR.join((lane, *sorted(set(gates)))) if gates else lane
 
 
 def queue_of(lane: str) -> str:
     """Return the queue that a lane belongs to."""
-    return lane.partition(LANE_SEPARATOR)[0]
+    return lane.partition(GATE_SEPARATOR)[0].partition(LANE_SEPARATOR)[0]
 
 
 def needs_of(lane: str) -> tuple[str, ...]:
     """Return the capabilities that a lane asks for."""
-    return tuple(need for need in lane.split(LANE_SEPARATOR)[1:] if need != SUSPECT)
+    plain = lane.partition(GATE_SEPARATOR)[0]
+    return tuple(need for need in plain.split(LANE_SEPARATOR)[1:] if need != SUSPECT)
 
 
 class NewJob(NamedTuple):
@@ -244,6 +256,8 @@ class JobInfo:
     cancel_requested: bool = False
     progress: float | None = None
     progress_message: str | None = None
+    principal: str | None = None
+    """In whose name it was enqueued."""
     archived_at: datetime | None = None
     """When it went to the archive; it can be looked at there, and nothing else."""
 

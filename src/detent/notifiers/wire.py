@@ -10,7 +10,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from detent.spi.notifier import Hint, LeaderHint, LockHint, SignalHint, Wake
+from detent.spi.notifier import (
+    BreakerHint,
+    Hint,
+    LeaderHint,
+    LockHint,
+    ScheduleHint,
+    SignalHint,
+    Wake,
+)
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -27,6 +35,10 @@ def _fields(wake: Wake) -> list[Any] | dict[str, str]:
         return {"role": wake.role}
     if isinstance(wake, LockHint):
         return {"lock": wake.name}
+    if isinstance(wake, BreakerHint):
+        return {"breaker": wake.name}
+    if isinstance(wake, ScheduleHint):
+        return {"schedules": "changed"}
     if wake.due_at is None or wake.id is None:
         return [wake.lane, wake.priority]
     micros = (wake.due_at - _EPOCH) // timedelta(microseconds=1)
@@ -45,6 +57,10 @@ def decode(payload: str | bytes) -> list[Wake]:
                     wakes.append(LeaderHint(role))
                 case {"lock": str(name)}:
                     wakes.append(LockHint(name))
+                case {"breaker": str(name)}:
+                    wakes.append(BreakerHint(name))
+                case {"schedules": str()}:
+                    wakes.append(ScheduleHint())
                 case [str(lane), int() | None as priority]:
                     wakes.append(Hint(lane, priority))
                 case [str(lane), int(priority), int(micros), str(job)]:

@@ -25,6 +25,14 @@ class AttemptPort(Protocol):
     def fence(self) -> int: ...
 
     @property
+    def principal(self) -> str | None: ...
+
+    @property
+    def schedule(self) -> str | None: ...
+    @property
+    def slot(self) -> datetime | None: ...
+
+    @property
     def stop(self) -> str | None:
         """Why it was told to end: "timeout", "cancel", "drain" or "fenced"."""
 

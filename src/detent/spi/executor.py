@@ -44,7 +44,11 @@ class Encoded(NamedTuple):
 
 
 class Executor(Protocol):
-    """Runs calls; canceling `run` stops the work, or tells that it could not."""
+    """Runs calls; canceling `run` stops the work, or tells that it could not.
+
+    One that calls the function elsewhere may have `furnishes = True`: then nothing that the task
+    depends on is made here, and it is the executor's to make (`task.providers`).
+    """
 
     async def run(self, call: Call) -> Any:
         """Return what the function returned, or raise what it raised."""

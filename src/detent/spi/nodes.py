@@ -45,6 +45,10 @@ class Beat(NamedTuple):
     """Seconds until the first lease of another node ends; None without others."""
     slots: Mapping[str, int] = {}
     """Queues that were scaled for all nodes, and to how many slots on each."""
+    gated: bool = False
+    """Whether jobs stand behind gates anywhere."""
+    limited: Sequence[str] = ()
+    """Queues that have a limit of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +69,12 @@ class NodeIdentity:
 class NodeStore(Protocol):
     """Knows the nodes and their leases."""
 
-    async def join(self, node: NodeIdentity, lease: timedelta) -> datetime:
-        """Register an incarnation as active with a lease from the store's now; return that now."""
+    async def join(self, node: NodeIdentity, lease: timedelta, *, ready: bool = True) -> datetime:
+        """Register an incarnation with a lease from the store's now; return that now.
+
+        It is active, or as long as it is not `ready` joining: seen, and not given anything. To
+        join once more makes it active.
+        """
 
     async def beat(
         self, node: UUID, lease: timedelta, load: Mapping[str, float] | None = None

@@ -40,7 +40,19 @@ class LockHint:
     name: str
 
 
-Wake = Hint | SignalHint | LeaderHint | LockHint
+@dataclass(frozen=True, slots=True)
+class BreakerHint:
+    """A circuit breaker has opened, closed or let trials begin."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleHint:
+    """Schedules were changed: the first of them may be due earlier than was known."""
+
+
+Wake = Hint | SignalHint | LeaderHint | LockHint | BreakerHint | ScheduleHint
 
 
 @dataclass(frozen=True, slots=True)

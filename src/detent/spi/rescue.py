@@ -27,6 +27,7 @@ class Rescued(NamedTuple):
     state: State
     """Pending again, canceled as requested, or failed for having crashed too often."""
     crashes: int
+    attempt: int = 1
 
 
 class Rescue(NamedTuple):

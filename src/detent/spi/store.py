@@ -33,12 +33,18 @@ from detent.model.job import (
     Signal,
 )
 from detent.model.state import State, Verb
+from detent.spi.breakers import BreakerStore
 from detent.spi.daemons import DaemonStore
 from detent.spi.leadership import LeaderStore
+from detent.spi.limits import LimitStore
 from detent.spi.locks import LockStore
 from detent.spi.nodes import NodeStore
+from detent.spi.outbox import AlertStore, OutboxStore
+from detent.spi.rates import RateStore
 from detent.spi.rescue import RescueStore
 from detent.spi.retention import RetentionStore
+from detent.spi.scans import LaneScan
+from detent.spi.schedules import ScheduleStore
 
 
 class EnqueueStore(Protocol):
@@ -76,24 +82,6 @@ class EnqueueStore(Protocol):
         Whatever such a connection cannot be used for is `WrongConnection`: another database, no
         open transaction, a driver that this store does not know.
         """
-
-
-class Floor(NamedTuple):
-    """Where a scan may begin: no live job of this lane and priority is known to stand before."""
-
-    due_at: datetime
-    id: UUID
-
-
-@dataclass(frozen=True, slots=True)
-class LaneScan:
-    """One lane that a claim looks at."""
-
-    lane: str
-    queue: str
-    room: int
-    floors: Sequence[Floor | None] = (None,) * 5
-    """One for each priority; None scans from the very beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +131,13 @@ class FinishStore(Protocol):
     """Takes the ends of claims."""
 
     async def finish_jobs(self, node: UUID, completions: Sequence[Completion]) -> list[UUID]:
-        """Write successes of jobs without hooks; return the ids whose claim was still valid."""
+        """Write successes of jobs without hooks, or with none but `Hook.LIMIT`.
+
+        Return the ids whose claim was still valid.
+        """
 
     async def settle_jobs(self, node: UUID, settlements: Sequence[Settlement]) -> list[UUID]:
-        """Write any other end of jobs without hooks; return the ids whose claim was still valid.
+        """Write any other end of such jobs; return the ids whose claim was still valid.
 
         A charged end that goes back raises the attempt by one and writes the failed attempt;
         an end without charge leaves the attempt. A delay counts from the store's now; without
@@ -298,6 +289,12 @@ class Store(
     LeaderStore,
     LockStore,
     DaemonStore,
+    BreakerStore,
+    LimitStore,
+    RateStore,
+    ScheduleStore,
+    OutboxStore,
+    AlertStore,
     StoreLifecycle,
     Protocol,
 ):

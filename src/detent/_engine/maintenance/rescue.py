@@ -5,12 +5,13 @@ node ends; every node looks then, a little apart from the others, and the store 
 claim to one of them. While all nodes are well that moment never comes.
 """
 
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
 from detent._engine.service import Service
 from detent.events import Bus, JobRescued, NodeDied
-from detent.spi.rescue import RescueStore
+from detent.spi.rescue import Rescued, RescueStore
 from detent.spi.runtime import Runtime
 
 PAGE: Final = 500
@@ -57,6 +58,7 @@ class Rescuer(Service):
         self._apart = 0.0
         self._busy = False
         self._news = NOTHING
+        self.on_rescued: Callable[[Sequence[Rescued]], None] = lambda _jobs: None
 
     def hear(self, news: LeaseNews) -> None:
         """Take what the heartbeat heard; called on its thread."""
@@ -73,6 +75,7 @@ class Rescuer(Service):
             self.bus.emit(NodeDied(node.incarnation, node.name, node.host, node.pid))
         for job in rescue.jobs:
             self.bus.emit(JobRescued(job.id, job.task, job.queue, job.node, job.state, job.crashes))
+        self.on_rescued(rescue.jobs)
         self._busy = rescue.busy > 0
         if len(rescue.jobs) == PAGE:
             self.wake()

@@ -48,10 +48,11 @@ def full(job: JobInfo) -> dict[str, Any]:
     """Return all that is known about a job."""
     return brief(job) | {
         "fence": job.fence,
+        "principal": job.principal,
         "superseded_by": None if job.superseded_by is None else str(job.superseded_by),
         "args": decoded(job.args, job.codec),
         "params": decoded(job.params, job.codec),
-        "options": decoded(job.options),
+        "options": said(job.options),
         "result": decoded(job.result, job.codec),
         "error": decoded(job.error),
     }
@@ -78,6 +79,14 @@ def log_record(entry: LogEntry) -> dict[str, Any]:
         "level": entry.level,
         "message": entry.message,
     }
+
+
+def said(options: bytes | None) -> Any:
+    """Return the options of a job without its principal, which is shown by itself."""
+    found = decoded(options)
+    if isinstance(found, dict):
+        found.pop("principal", None)
+    return found or None
 
 
 def decoded(data: bytes | None, codec: str = "json") -> Any:

@@ -10,7 +10,7 @@ from uuid import UUID
 import click
 
 from detent.cli.command import example, json_option, reading, store_options
-from detent.cli.jobs.record import REASONS, attempt_record, decoded, full, log_record
+from detent.cli.jobs.record import REASONS, attempt_record, decoded, full, log_record, said
 from detent.cli.jobs.selection import read_id
 from detent.cli.moments import ago, iso, local, now, span
 from detent.cli.output import (
@@ -189,7 +189,8 @@ def _options(job: JobInfo) -> Iterator[tuple[str, str]]:
         ("tags", ", ".join(one_line(tag) for tag in job.tags)),
         ("key", one_line(job.idempotency_key or "")),
         ("unique", one_line(job.unique_key or "")),
-        ("options", "" if job.options is None else _value(decoded(job.options), True)),
+        ("principal", one_line(job.principal or "")),
+        ("options", "" if (found := said(job.options)) is None else _value(found, True)),
     ):
         if value:
             yield name, value

@@ -6,8 +6,11 @@ from heapq import nsmallest
 from typing import Any, Final
 from uuid import UUID
 
-from detent.model.job import Claim, Position, queue_of
-from detent.spi.store import ClaimRequest, Floor, LaneScan
+from detent.model.gates import QUEUE, Gate, gate_name
+from detent.model.job import Claim, Hook, Position, queue_of
+from detent.spi.limits import GatedRequest
+from detent.spi.scans import Floor, LaneScan
+from detent.spi.store import ClaimRequest
 from detent.stores.memory.nodes import ACTIVE
 from detent.stores.memory.tables import Ready, Running, Tables
 
@@ -23,11 +26,11 @@ def claim_jobs(tables: Tables, now: datetime, request: ClaimRequest) -> list[Cla
     tables.fence += 1
     claims: list[Claim] = []
     for scan in request.scans:
-        if tables.queues.get(scan.queue, False):
+        if _closed(tables, scan.queue):
             continue
         room = min(scan.room, request.limit - len(claims))
-        best = nsmallest(room, _visible(tables, now, scan), _order(now, request.boost_interval))
-        claims += [_take(tables, now, place, request) for place in best]
+        best = nsmallest(room, visible(tables, now, scan), order_at(now, request.boost_interval))
+        claims += [take(tables, now, place, request) for place in best]
     return claims
 
 
@@ -35,7 +38,7 @@ def look(tables: Tables, now: datetime, lanes: Sequence[str]) -> list[Position]:
     """Return the first due job of each lane and priority, whatever the floors."""
     first: dict[tuple[str, int], Ready] = {}
     for place in tables.ready.values():
-        if place.due_at > now or place.lane not in lanes or _paused(tables, place.lane):
+        if place.due_at > now or place.lane not in lanes or _closed(tables, queue_of(place.lane)):
             continue
         known = first.get((place.lane, place.priority))
         if known is None or (place.due_at, place.id) < (known.due_at, known.id):
@@ -51,15 +54,16 @@ def next_due(tables: Tables, now: datetime, scans: Sequence[LaneScan]) -> float 
     moments = [
         place.due_at
         for scan in scans
-        if not tables.queues.get(scan.queue, False)
+        if not _closed(tables, scan.queue)
         for place in tables.ready.values()
         if place.lane == scan.lane and not _hidden(place, scan.floors[place.priority], now)
     ]
     return max((min(moments) - now).total_seconds(), 0.0) if moments else None
 
 
-def _paused(tables: Tables, lane: str) -> bool:
-    return tables.queues.get(queue_of(lane), False)
+def _closed(tables: Tables, queue: str) -> bool:
+    """Tell whether jobs without gates may not be claimed: a queue's own limit is a gate."""
+    return tables.queues.get(queue, False) or gate_name(QUEUE, queue) in tables.limits
 
 
 def load_args(tables: Tables, now: datetime, claims: Sequence[Claim]) -> Mapping[UUID, bytes]:
@@ -67,7 +71,8 @@ def load_args(tables: Tables, now: datetime, claims: Sequence[Claim]) -> Mapping
     return {claim.id: tables.job[claim.id].new.args for claim in claims if claim.id in tables.job}
 
 
-def _visible(tables: Tables, now: datetime, scan: LaneScan) -> list[Ready]:
+def visible(tables: Tables, now: datetime, scan: LaneScan) -> list[Ready]:
+    """Return the due jobs of a lane that stand above its floors."""
     return [
         place
         for place in tables.ready.values()
@@ -83,7 +88,7 @@ def _hidden(place: Ready, floor: Floor | None, now: datetime) -> bool:
     return (place.due_at, place.id) < floor
 
 
-def _order(now: datetime, boost_interval: timedelta) -> Callable[[Ready], Any]:
+def order_at(now: datetime, boost_interval: timedelta) -> Callable[[Ready], Any]:
     """Return the sort key: aged priority, highest first, then due time, then id."""
 
     def key(place: Ready) -> tuple[int, datetime, UUID]:
@@ -93,9 +98,16 @@ def _order(now: datetime, boost_interval: timedelta) -> Callable[[Ready], Any]:
     return key
 
 
-def _take(tables: Tables, now: datetime, place: Ready, request: ClaimRequest) -> Claim:
+def take(
+    tables: Tables,
+    now: datetime,
+    place: Ready,
+    request: ClaimRequest | GatedRequest,
+    permits: tuple[Gate, ...] = (),
+) -> Claim:
+    """Move one job to running, with the permits that it holds there."""
     del tables.ready[place.id]
-    tables.running[place.id] = Running(place, tables.fence, request.node, claimed_at=now)
+    tables.running[place.id] = Running(place, tables.fence, request.node, now, permits)
     new = tables.job[place.id].new
     return Claim(
         id=place.id,
@@ -107,7 +119,7 @@ def _take(tables: Tables, now: datetime, place: Ready, request: ClaimRequest) ->
         attempt=place.attempt,
         crashes=place.crashes,
         generation=place.generation,
-        hooks=place.hooks,
+        hooks=place.hooks | Hook.LIMIT if permits else place.hooks,
         args=new.args if len(new.args) <= request.inline_args else None,
         codec=new.codec,
         options=new.options,

@@ -5,6 +5,7 @@ from datetime import datetime
 from uuid import UUID
 
 from detent.model.job import Hook
+from detent.stores.memory.outbox import record_events
 from detent.stores.memory.tables import CANCEL, UNIQUE, UNKNOWN_TASK, Outcome, Tables
 
 
@@ -20,7 +21,10 @@ def end(tables: Tables, now: datetime, outcome: Outcome) -> None:
     tables.signals.pop((job_id, CANCEL), None)
     if hooks & Hook.KEY:
         _release_unique_key(tables, job_id, waited_for)
-        _wake_waiting(tables, now, job_id)
+    if hooks & (Hook.KEY | Hook.SLOT):
+        _wake_waiting(tables, now, job_id, waited_for)
+    if hooks & Hook.EVENT:
+        record_events(tables, now, outcome)
 
 
 def request_cancel(tables: Tables, job_id: UUID, reason: str | None) -> None:
@@ -62,9 +66,15 @@ def _release_unique_key(tables: Tables, job_id: UUID, waited_for: UUID | None) -
         tables.keys[UNIQUE, key] = held._replace(job=waited_for)
 
 
-def _wake_waiting(tables: Tables, now: datetime, job_id: UUID) -> None:
-    """Let the jobs go that waited for this one; they are due now at the earliest."""
+def _wake_waiting(tables: Tables, now: datetime, job_id: UUID, waited_for: UUID | None) -> None:
+    """Let the jobs go that waited for this one; they are due now at the earliest.
+
+    If it was itself waiting for one that has not ended, they wait for that one from now on.
+    """
+    heir = None if waited_for in tables.outcome else waited_for
     for waiting, parked in list(tables.parked.items()):
-        if parked.waits_for == job_id:
+        if parked.waits_for == job_id and heir is not None:
+            tables.parked[waiting] = parked._replace(waits_for=heir)
+        elif parked.waits_for == job_id:
             place = tables.parked.pop(waiting).place
             tables.ready[waiting] = place._replace(due_at=max(place.due_at, now))

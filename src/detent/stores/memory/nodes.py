@@ -5,24 +5,32 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
+from detent.model.gates import is_gated
 from detent.spi.nodes import Beat, NodeIdentity, NodeInfo
 from detent.stores.memory.ending import wake_unknown_tasks
 from detent.stores.memory.tables import Node, Tables
 
+JOINING: Final = "joining"
 ACTIVE: Final = "active"
 DEAD: Final = "dead"
 DRAINING: Final = "draining"
 
 
-def join(tables: Tables, now: datetime, node: NodeIdentity, lease: timedelta) -> datetime:
-    """Register an incarnation; a repeated call changes nothing but the lease of a living one."""
-    if node.incarnation in tables.nodes:
+def join(
+    tables: Tables, now: datetime, node: NodeIdentity, lease: timedelta, *, ready: bool = True
+) -> datetime:
+    """Register an incarnation; a repeated call renews its lease, and may make it active."""
+    known = tables.nodes.get(node.incarnation)
+    if known is not None:
         beat(tables, now, node.incarnation, lease)
+        if ready and known.state == JOINING:
+            tables.nodes[node.incarnation] = tables.nodes[node.incarnation]._replace(state=ACTIVE)
+            wake_unknown_tasks(tables)
         return now
     tables.nodes[node.incarnation] = Node(
         incarnation=node.incarnation,
         name=node.name,
-        state=ACTIVE,
+        state=ACTIVE if ready else JOINING,
         queues=dict(node.queues),
         host=node.host,
         pid=node.pid,
@@ -34,7 +42,8 @@ def join(tables: Tables, now: datetime, node: NodeIdentity, lease: timedelta) ->
         roles=tuple(sorted(node.roles)),
         info=dict(node.info),
     )
-    wake_unknown_tasks(tables)
+    if ready:
+        wake_unknown_tasks(tables)
     return now
 
 
@@ -70,13 +79,17 @@ def beat(
         draining=row is not None and row.state == DRAINING,
         next_end=(min(ends) - now).total_seconds() if ends else None,
         slots=dict(tables.slots),
+        gated=any(is_gated(place.lane) for place in tables.ready.values()),
+        limited=tuple(
+            name.removeprefix("queue:") for name in sorted(tables.limits) if name[:6] == "queue:"
+        ),
     )
 
 
 def drain(tables: Tables, now: datetime, node: UUID) -> None:
-    """Let an active node claim nothing more."""
+    """Let a node claim nothing more."""
     row = tables.nodes.get(node)
-    if row is not None and row.state == ACTIVE:
+    if row is not None and row.state in (JOINING, ACTIVE):
         tables.nodes[node] = row._replace(state=DRAINING)
 
 

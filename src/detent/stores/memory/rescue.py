@@ -89,7 +89,15 @@ def _rescue_one(
         tables.ready[job_id] = claim.place._replace(crashes=verdict.crashes, lane=verdict.lane)
     else:
         end(tables, now, _outcome(now, lost, claim, verdict, error))
-    return Rescued(job_id, lost.task, lost.queue, claim.node, verdict.state, verdict.crashes)
+    return Rescued(
+        job_id,
+        lost.task,
+        lost.queue,
+        claim.node,
+        verdict.state,
+        verdict.crashes,
+        claim.place.attempt,
+    )
 
 
 def _lost(tables: Tables, job_id: UUID, claim: Running, suspects: int) -> LostClaim:

@@ -24,14 +24,18 @@ from detent.model.job import (
     Settlement,
     Signal,
 )
+from detent.model.limits import Limit
 from detent.model.state import State, Verb
 from detent.spi.daemons import DaemonInfo, DaemonReport
 from detent.spi.leadership import Bid, Candidate, Leader, Term
+from detent.spi.limits import GatedAnswer, GatedLane, GatedRequest, LimitInfo
 from detent.spi.locks import LockAnswer, LockInfo
 from detent.spi.nodes import Beat, NodeIdentity, NodeInfo
+from detent.spi.rates import RateAsk, RateVerdict
 from detent.spi.rescue import Rescue
 from detent.spi.retention import PrunedPage, PruneRequest
-from detent.spi.store import Change, ClaimRequest, LaneScan, PendingCompletion, QueueInfo
+from detent.spi.scans import LaneScan
+from detent.spi.store import Change, ClaimRequest, PendingCompletion, QueueInfo
 from detent.stores.memory import (
     claim,
     context,
@@ -45,7 +49,11 @@ from detent.stores.memory import (
     rescue,
     retention,
 )
+from detent.stores.memory import limits as memory_limits
+from detent.stores.memory.breakers import Breaking
+from detent.stores.memory.schedules import Scheduling
 from detent.stores.memory.tables import Tables
+from detent.stores.memory.telling import Telling
 from detent.stores.memory.transaction import MemoryConnection, check_claim
 
 P = ParamSpec("P")
@@ -54,7 +62,7 @@ R = TypeVar("R")
 Statement = Callable[Concatenate[Tables, datetime, P], R]
 
 
-class MemoryStore:
+class MemoryStore(Breaking, Telling, Scheduling):
     """Keeps jobs in this process, with the meaning that every other store must have.
 
     `now` is the store's clock. `latency` is awaited before and after every step: a simulation
@@ -126,8 +134,8 @@ class MemoryStore:
 
     # Knowing the nodes
 
-    async def join(self, node: NodeIdentity, lease: timedelta) -> datetime:
-        return await self._do(nodes.join, node, lease)
+    async def join(self, node: NodeIdentity, lease: timedelta, *, ready: bool = True) -> datetime:
+        return await self._do(nodes.join, node, lease, ready=ready)
 
     async def beat(
         self, node: UUID, lease: timedelta, load: Mapping[str, float] | None = None
@@ -278,6 +286,32 @@ class MemoryStore:
 
     async def forget_locks(self, term: Term, expired_for: timedelta, limit: int) -> int:
         return await self._do(locks.forget_locks, term, expired_for, limit)
+
+    # Limits and rates
+
+    async def declare_limits(self, limits: Sequence[Limit]) -> None:
+        return await self._do(memory_limits.declare_limits, limits)
+
+    async def set_limit(self, limit: Limit) -> None:
+        return await self._do(memory_limits.set_limit, limit)
+
+    async def reset_limit(self, name: str) -> Limit | None:
+        return await self._do(memory_limits.reset_limit, name)
+
+    async def limits(self) -> list[LimitInfo]:
+        return await self._do(memory_limits.limits)
+
+    async def claim_gated(self, request: GatedRequest) -> GatedAnswer:
+        return await self._do(memory_limits.claim_gated, request)
+
+    async def gated_lanes(self, queues: Sequence[str], after: str, limit: int) -> list[GatedLane]:
+        return await self._do(memory_limits.gated_lanes, queues, after, limit)
+
+    async def take(self, asks: Sequence[RateAsk]) -> list[RateVerdict]:
+        return await self._do(memory_limits.take_rates, asks)
+
+    async def forget_rates(self, idle_seconds: float, limit: int) -> int:
+        return await self._do(memory_limits.forget_rates, idle_seconds, limit)
 
     # Letting them go
 

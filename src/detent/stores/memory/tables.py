@@ -10,8 +10,13 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple, Self
 from uuid import UUID
 
+from detent.model.gates import Gate
 from detent.model.job import Attempt, LogEntry, NewJob, Progress
+from detent.model.limits import Bucket, Limit, Pass
+from detent.model.schedule import ScheduleInfo, SlotInfo
 from detent.model.state import State
+from detent.spi.breakers import BreakerRow
+from detent.spi.outbox import AlertInfo, OutboxEvent
 
 CANCEL: Final = "cancel"
 IDEMPOTENCY: Final = "idempotency"
@@ -51,6 +56,8 @@ class Running(NamedTuple):
     fence: int
     node: UUID
     claimed_at: datetime
+    permits: tuple[Gate, ...] = ()
+    """The gates at which the job counts while it runs."""
 
 
 class Parked(NamedTuple):
@@ -137,6 +144,16 @@ class Lock(NamedTuple):
     expires_at: datetime
 
 
+class Event(NamedTuple):
+    """An event that waits to be delivered."""
+
+    event: OutboxEvent
+    created_at: datetime
+    due_at: datetime
+    problem: str | None = None
+    parked_at: datetime | None = None
+
+
 class Daemon(NamedTuple):
     """The last report on a daemon."""
 
@@ -149,6 +166,29 @@ class Daemon(NamedTuple):
     restarts: int
     last_error: str | None
     failed_at: datetime | None
+
+
+class Rule(NamedTuple):
+    """A limit that holds, and what code says about it."""
+
+    limit: Limit
+    declared: Limit | None
+    edited: bool
+
+
+class Kept(NamedTuple):
+    """What a rate remembers; from `until` on it might as well have forgotten."""
+
+    bucket: Bucket | None
+    passes: tuple[Pass, ...]
+    until: datetime
+
+
+class Scheduled(NamedTuple):
+    """A schedule, and when firers look at it: at its next slot, or later after a problem."""
+
+    info: ScheduleInfo
+    due_at: datetime | None
 
 
 @dataclass(slots=True)
@@ -178,6 +218,22 @@ class Tables:
     locks: dict[str, Lock] = field(default_factory=dict)
     lock_fence: int = 0
     daemons: dict[str, Daemon] = field(default_factory=dict)
+    breakers: dict[str, BreakerRow] = field(default_factory=dict)
+    events: dict[int, Event] = field(default_factory=dict)
+    last_event: int = 0
+    alerts: dict[int, AlertInfo] = field(default_factory=dict)
+    last_alert: int = 0
+    limits: dict[str, Rule] = field(default_factory=dict)
+    rates: dict[str, Kept] = field(default_factory=dict)
+
+    schedules: dict[str, Scheduled] = field(default_factory=dict)
+    revision: int = 0
+    """The last revision of any schedule: none is used twice."""
+    paused_groups: dict[str, datetime] = field(default_factory=dict)
+    schedule_slots: dict[tuple[str, datetime], SlotInfo] = field(default_factory=dict)
+    live_slots: dict[UUID, SlotInfo] = field(default_factory=dict)
+    """Job to its slot, in the order of firing, until a later firing has seen its end."""
+    calendars: dict[str, bytes] = field(default_factory=dict)
 
     def snapshot(self) -> Self:
         """Return a copy that later writes to either side leave alone."""

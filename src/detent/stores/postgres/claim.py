@@ -6,7 +6,8 @@ from typing import Any, Final
 from uuid import UUID
 
 from detent.model.job import Claim, Position
-from detent.spi.store import ClaimRequest, LaneScan
+from detent.spi.scans import LaneScan
+from detent.spi.store import ClaimRequest
 from detent.stores.postgres.database import Database
 
 _BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
@@ -23,7 +24,7 @@ class Claiming:
         rows = await self.database.fetch(
             "claim_jobs",
             request.node,
-            *_columns(request.scans),
+            *scan_columns(request.scans),
             request.limit,
             request.boost_interval.total_seconds(),
             request.inline_args,
@@ -37,7 +38,7 @@ class Claiming:
 
     async def next_due(self, scans: Sequence[LaneScan]) -> float | None:
         """See `ClaimStore.next_due`."""
-        lanes, queues, _rooms, due_at, ids = _columns(scans)
+        lanes, queues, _rooms, due_at, ids = scan_columns(scans)
         rows = await self.database.fetch("next_due", lanes, queues, due_at, ids)
         seconds: float | None = rows[0]["seconds"]
         return None if seconds is None else max(seconds, 0.0)
@@ -48,7 +49,7 @@ class Claiming:
         return {row["id"]: row["args"] for row in rows}
 
 
-def _columns(scans: Sequence[LaneScan]) -> tuple[list[Any], ...]:
+def scan_columns(scans: Sequence[LaneScan]) -> tuple[list[Any], ...]:
     """Return lanes, queues, rooms, and the floors of all lanes and priorities in two arrays."""
     floors = [floor for scan in scans for floor in scan.floors]
     return (

@@ -6,13 +6,14 @@ from typing import Any
 from uuid import UUID
 
 from detent.errors import ClaimLost
-from detent.model.job import Claim, LogLine, Progress, Settlement, Signal
+from detent.model.job import Claim, Hook, LogLine, Progress, Settlement, Signal
 from detent.model.state import State
 from detent.spi.notifier import Hint, Notifier
 from detent.spi.store import PendingCompletion
 from detent.stores.postgres.database import Database
 from detent.stores.postgres.failures import DRIVER_ERRORS, translate
 from detent.stores.postgres.finish import settle_hooked
+from detent.stores.postgres.outbox import hints_for
 
 
 class Contexts:
@@ -45,6 +46,7 @@ class Contexts:
     ) -> AsyncIterator[Any]:
         """See `ContextStore.transaction`."""
         woken: list[Any] = []
+        settled: list[Any] = []
         async with self.database.connection() as connection:
             transaction = connection.transaction()
             try:
@@ -77,7 +79,9 @@ class Contexts:
             except DRIVER_ERRORS as error:
                 connection.terminate()
                 raise translate(error) from error
-        self.notifier.publish([Hint(row["lane"]) for row in woken])
+        self.notifier.publish([*(Hint(row["lane"]) for row in woken), *hints_for(settled)])
+        if claim.hooks & Hook.LIMIT:
+            self.notifier.publish([Hint(claim.lane)])
 
 
 def _success(claim: Claim, completion: PendingCompletion) -> Settlement:

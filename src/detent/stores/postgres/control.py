@@ -14,6 +14,7 @@ from detent.stores.postgres.database import Connection
 from detent.stores.postgres.enqueue import drive, lock_awaited
 from detent.stores.postgres.finish import after_end
 from detent.stores.postgres.inspect import Inspecting
+from detent.stores.postgres.outbox import hints_for, is_watched, record_events
 
 MAX_ROUNDS: Final = 10
 
@@ -104,8 +105,10 @@ class Controlling(Inspecting):
                 for row in rows
                 if row["hooks"]
             }
+            watched = [row["id"] for row in rows if is_watched(row)]
+            await record_events(self.database, connection, watched)
             woken = await after_end(self.database, connection, hooked) if hooked else []
-            return [Hint(row["lane"]) for row in woken]
+            return [*(Hint(row["lane"]) for row in woken), *hints_for(rows)]
         if verb is Verb.RETRY:
             for row in rows:
                 if row["hooks"] & Hook.KEY and row["unique_key"] is not None:

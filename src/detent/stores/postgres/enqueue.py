@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from detent.errors import Conflict
-from detent.model.job import Keys, NewJob, Placed
+from detent.model.job import Hook, Keys, NewJob, Placed
 from detent.stores.postgres.columns import shortened, unless_empty
 from detent.stores.postgres.database import Connection, Database
 
@@ -83,13 +83,18 @@ def enqueue_step(jobs: Sequence[NewJob]) -> Step:
     """Return the statement that stores these jobs."""
     if len(jobs) == 1:
         return Step("enqueue_job", _row(jobs[0]))
+    return Step("enqueue_jobs", job_columns(jobs))
+
+
+def job_columns(jobs: Sequence[NewJob]) -> tuple[Any, ...]:
+    """Return jobs as the columns of the statements for many."""
     columns: list[Any] = list(zip(*map(_row, jobs), strict=True))
     for index, name in enumerate(NewJob._fields):
         if name in _NULLABLE:
             columns[index] = unless_empty(columns[index])
         elif name not in _DISTINCT:
             columns[index] = shortened(columns[index])
-    return Step("enqueue_jobs", tuple(columns))
+    return tuple(columns)
 
 
 def _row(job: NewJob) -> tuple[Any, ...]:
@@ -180,6 +185,8 @@ def _displace(
     live = yield from lock_awaited([holder])
     canceled = yield Step("cancel_jobs", ([holder], None, reason, successor))
     if canceled:
+        if canceled[0]["hooks"] & Hook.EVENT:
+            yield Step("record_events", ([holder],))
         # A replacement that was itself still waiting hands its wait on.
         return True, live.get(holder) if canceled[0]["waits_for"] else None
     if (yield Step("request_cancel", ([holder], None, reason))):

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from detent.model.job import Completion, Settlement
+from detent.model.job import Completion, Hook, Settlement
 from detent.spi.notifier import Hint, Notifier
 from detent.stores.postgres.columns import unless_empty
 from detent.stores.postgres.database import Connection, Database
+from detent.stores.postgres.outbox import hints_for, is_watched, record_events
 
 
 class Finishing:
@@ -56,7 +57,7 @@ class Finishing:
 
         rows, woken = await self.database.transact(work)
         self._wake_for(rows)
-        self.notifier.publish([Hint(row["lane"]) for row in woken])
+        self.notifier.publish([*(Hint(row["lane"]) for row in woken), *hints_for(rows)])
         return [row["id"] for row in rows]
 
     def _wake_for(self, rows: Sequence[Any]) -> None:
@@ -64,10 +65,11 @@ class Finishing:
         self.notifier.publish(
             [
                 Hint(row["lane"])
-                if row["delay"]
+                if row["delay"] or row["state"] != "pending"
                 else Hint(row["lane"], row["priority"], row["due_at"], row["id"])
                 for row in rows
-                if row["state"] == "pending"
+                # Whoever held a permit has given it back: others may be let in.
+                if row["state"] == "pending" or row["hooks"] & Hook.LIMIT
             ]
         )
 
@@ -84,6 +86,9 @@ async def settle_hooked(
     ended = {row["id"]: None for row in rows if row["state"] not in ("pending", "waiting")}
     if not ended:
         return rows, []
+    await record_events(
+        database, connection, [row["id"] for row in rows if row["id"] in ended and is_watched(row)]
+    )
     return rows, await after_end(database, connection, ended)
 
 
@@ -98,7 +103,18 @@ async def after_end(
     # A key does not go back to a job that has ended together with its replacement.
     waits = [None if ended[job_id] in ended else ended[job_id] for job_id in ids]
     await connection.fetch(database.sql("release_unique_keys"), ids, waits)
+    heirs = {job_id: heir_of(ended, job_id) for job_id in ids if ended[job_id] is not None}
+    if any(heirs.values()):
+        await connection.fetch(database.sql("pass_waits"), list(heirs), list(heirs.values()))
     return list(await connection.fetch(database.sql("wake_waiting"), ids))
+
+
+def heir_of(ended: Mapping[UUID, UUID | None], job_id: UUID) -> UUID | None:
+    """Return what those wait for from now on who waited for a job that waited itself."""
+    awaited = ended[job_id]
+    while awaited is not None and awaited in ended:
+        awaited = ended[awaited]
+    return awaited
 
 
 def _columns(settlements: Sequence[Settlement]) -> list[Sequence[Any]]:

@@ -18,7 +18,7 @@ class Nodes:
     database: Database
     notifier: Notifier
 
-    async def join(self, node: NodeIdentity, lease: timedelta) -> datetime:
+    async def join(self, node: NodeIdentity, lease: timedelta, *, ready: bool = True) -> datetime:
         """See `NodeStore.join`."""
         rows = await self.database.fetch(
             "join_node",
@@ -32,6 +32,7 @@ class Nodes:
             sorted(node.roles),
             json.dumps(dict(node.info)),
             lease.total_seconds(),
+            ready,
         )
         if not rows:
             raise Conflict(node.incarnation, "join", "no longer active")

@@ -5,12 +5,15 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from detent.model.job import Hook
 from detent.model.rescue import LostClaim, evidence, judge
 from detent.model.state import State
 from detent.spi.notifier import Hint, Notifier
+from detent.spi.outbox import OUTBOX
 from detent.spi.rescue import DeadNode, Rescue, Rescued
 from detent.stores.postgres.database import Connection, Database
 from detent.stores.postgres.finish import after_end
+from detent.stores.postgres.outbox import record_events
 
 
 class Rescuing:
@@ -36,6 +39,8 @@ class Rescuing:
             hooked = {claim.id for claim in claims if claim.hooks}
             ended = {row["id"]: None for row in jobs if row["state"] != "pending"}
             ended = {job_id: None for job_id in ended if job_id in hooked}
+            watched = [claim.id for claim in claims if claim.hooks & Hook.EVENT]
+            await record_events(self.database, connection, [id_ for id_ in watched if id_ in ended])
             woken = await after_end(self.database, connection, ended) if ended else []
             return nodes, jobs, woken
 
@@ -48,6 +53,12 @@ class Rescuing:
             ]
         )
         self.notifier.publish([Hint(row["lane"]) for row in woken])
+        # Those that went back are announced; permits were given back by the others too.
+        self.notifier.publish(
+            [Hint(row["lane"]) for row in jobs if row["state"] != "pending" and row["limits"]]
+        )
+        if any(row["state"] != "pending" for row in jobs):
+            self.notifier.publish([Hint(OUTBOX)])
         busy = 0
         if len(jobs) < limit:
             # What is left now was locked: by a late finish, or by the transaction of a job.
@@ -89,5 +100,11 @@ def _columns(claims: Sequence[LostClaim], max_crashes: int) -> list[Sequence[Any
 
 def _rescued(row: Any) -> Rescued:
     return Rescued(
-        row["id"], row["task"], row["queue"], row["node"], State(row["state"]), row["crashes"]
+        row["id"],
+        row["task"],
+        row["queue"],
+        row["node"],
+        State(row["state"]),
+        row["crashes"],
+        row["attempt"],
     )

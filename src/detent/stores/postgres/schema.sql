@@ -73,7 +73,8 @@ CREATE TABLE detent.detent_running (
     crashes    smallint    NOT NULL,
     hooks      smallint    NOT NULL,
     lane       text        NOT NULL,
-    limits     text[]
+    limits     text[],
+    weights    integer[]
 ) WITH (
     autovacuum_vacuum_scale_factor = 0.01,
     autovacuum_vacuum_cost_delay = 0,
@@ -218,7 +219,9 @@ CREATE TABLE detent.detent_queue (
     name      text NOT NULL PRIMARY KEY,
     paused_at timestamptz,
     -- How many of its jobs each node runs at once; NULL leaves it to the node.
-    slots     integer
+    slots     integer,
+    -- Whether it has a limit of its own: then its jobs are claimed through its gate only.
+    limited   boolean NOT NULL DEFAULT false
 );
 
 -- One row per start of a node. A lease runs out by the database's clock.
@@ -283,6 +286,559 @@ CREATE TABLE detent.detent_lock (
     acquired_at timestamptz NOT NULL,
     expires_at  timestamptz NOT NULL
 ) WITH (fillfactor = 50); -- renewals are HOT updates
+
+-- One value per change of any schedule: a revision is never used twice, whatever is deleted.
+CREATE SEQUENCE detent.detent_schedule_revision AS bigint;
+
+-- What fires, and where it stands. Names sort by their bytes, in every store alike.
+CREATE TABLE detent.detent_schedule (
+    name              text COLLATE "C" NOT NULL,
+    schedule_group    text COLLATE "C" NOT NULL,
+    owner             text        NOT NULL,
+    trigger           bytea       NOT NULL,
+    calendars         text[]      NOT NULL,
+    misfire           text        NOT NULL,
+    catch_up_limit    integer     NOT NULL,
+    misfire_threshold interval    NOT NULL,
+    overlap           text        NOT NULL,
+    jitter            interval    NOT NULL,
+    start_at          timestamptz,
+    end_at            timestamptz,
+    max_runs          integer,
+    description       text        NOT NULL,
+    -- What its jobs are made from.
+    task              text        NOT NULL,
+    queue             text        NOT NULL,
+    lane              text        NOT NULL,
+    priority          smallint    NOT NULL,
+    args              bytea       NOT NULL,
+    codec             text        NOT NULL,
+    options           bytea,
+    params            bytea,
+    tags              text[]      NOT NULL,
+    principal         text,
+    -- Where it stands.
+    revision          bigint      NOT NULL,
+    next_fire         timestamptz,
+    -- When firers look at it: at its next slot, or later if that could not be fired.
+    due_at            timestamptz,
+    prev_fire         timestamptz,
+    runs              bigint      NOT NULL,
+    paused_at         timestamptz,
+    declared_at       timestamptz,
+    edited            text[]      NOT NULL,
+    created_at        timestamptz NOT NULL,
+    updated_at        timestamptz NOT NULL,
+    problem           text
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01);
+CREATE INDEX detent_schedule_due ON detent.detent_schedule (due_at, priority DESC)
+    WHERE due_at IS NOT NULL AND paused_at IS NULL;
+CREATE INDEX detent_schedule_group_name ON detent.detent_schedule (schedule_group, name);
+-- Made last: see detent_ready.
+ALTER TABLE detent.detent_schedule ADD PRIMARY KEY (name);
+
+-- Groups that are paused: a schedule that joins one later is paused with it.
+CREATE TABLE detent.detent_schedule_group (
+    name      text COLLATE "C" NOT NULL PRIMARY KEY,
+    paused_at timestamptz NOT NULL
+);
+
+-- What became of each slot. The key is the promise: one job per slot.
+CREATE TABLE detent.detent_slot (
+    schedule text COLLATE "C" NOT NULL,
+    slot     timestamptz NOT NULL,
+    fired_at timestamptz NOT NULL,
+    job      uuid,
+    state    text        NOT NULL,
+    manual   boolean     NOT NULL,
+    -- Whether its job may still live: true until a later firing has seen its end.
+    live     boolean     NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0.02);
+CREATE INDEX detent_slot_live ON detent.detent_slot (schedule, fired_at) WHERE live;
+CREATE INDEX detent_slot_fired_at ON detent.detent_slot (fired_at);
+ALTER TABLE detent.detent_slot ADD PRIMARY KEY (schedule, slot);
+
+-- Times that schedules leave out.
+CREATE TABLE detent.detent_calendar (
+    name text COLLATE "C" NOT NULL PRIMARY KEY,
+    data bytea NOT NULL
+);
+
+-- The outbox: written with the outcome, removed when a sink has it.
+CREATE TABLE detent.detent_event (
+    id         bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
+    sink       text        NOT NULL,
+    kind       text        NOT NULL,
+    job        uuid        NOT NULL,
+    task       text        NOT NULL,
+    queue      text        NOT NULL,
+    generation integer     NOT NULL,
+    attempt    integer     NOT NULL,
+    at         timestamptz NOT NULL,
+    duration   real,
+    node       uuid,
+    reason     text,
+    error      bytea,
+    alert      bigint,
+    tries      integer     NOT NULL DEFAULT 0,
+    created_at timestamptz NOT NULL,
+    -- When it may be taken: now, after a pause, or when whoever took it is taken for dead.
+    due_at     timestamptz NOT NULL,
+    problem    text,
+    parked_at  timestamptz
+) WITH (
+    autovacuum_vacuum_scale_factor = 0.01,
+    autovacuum_vacuum_cost_delay = 0
+);
+-- The events of one job go one after the other.
+CREATE INDEX detent_event_job ON detent.detent_event (job, id);
+CREATE INDEX detent_event_parked ON detent.detent_event (id) WHERE parked_at IS NOT NULL;
+-- Made last, and the primary key after it: see detent_ready.
+CREATE INDEX detent_event_due ON detent.detent_event (sink, due_at, id) WHERE parked_at IS NULL;
+ALTER TABLE detent.detent_event ADD PRIMARY KEY (id);
+
+-- One row for all failures of one kind in one window of time.
+CREATE TABLE detent.detent_alert (
+    id           bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    task         text        NOT NULL,
+    fingerprint  text        NOT NULL,
+    window_start timestamptz NOT NULL,
+    type         text        NOT NULL,
+    message      text        NOT NULL,
+    frame        text        NOT NULL,
+    first_job    uuid        NOT NULL,
+    last_job     uuid        NOT NULL,
+    first_at     timestamptz NOT NULL,
+    last_at      timestamptz NOT NULL,
+    count        bigint      NOT NULL,
+    delivered_at timestamptz,
+    acked_at     timestamptz,
+    acked_by     text,
+    UNIQUE (task, fingerprint, window_start)
+) WITH (fillfactor = 50); -- counting is a HOT update
+
+-- One row for each breaker. Names sort by their bytes, in every store alike.
+CREATE TABLE detent.detent_breaker (
+    name         text COLLATE "C" NOT NULL PRIMARY KEY,
+    version      bigint           NOT NULL,
+    phase        text             NOT NULL,
+    since        timestamptz,
+    half_open_at timestamptz,
+    -- The calls that are remembered, the trials that run: read and written as a whole.
+    body         text             NOT NULL
+) WITH (fillfactor = 50); -- counting is a HOT update
+
+-- What may pass the gates of a name; a name that ends with # stands for those of every key.
+CREATE TABLE detent.detent_limit (
+    name        text    NOT NULL PRIMARY KEY,
+    concurrency integer,
+    rate_count  integer,
+    rate_per    float8,
+    burst       integer,
+    algorithm   text,
+    -- What code says, as JSON; NULL when only an operator made this limit.
+    declared    text,
+    -- Whether an operator's word holds, and not the code's.
+    edited      boolean NOT NULL DEFAULT false
+);
+
+-- The gates at which a running job counts: that of its resource, of its task, and of its queue. How
+-- much of a limit is used is the sum of what stands here, so nothing can leak. The weights are those
+-- of the same places; NULL stands for 1.
+-- Partial: a job without limits pays nothing for them.
+CREATE INDEX detent_running_resource ON detent.detent_running ((limits[1]), fence)
+    WHERE limits[1] IS NOT NULL;
+CREATE INDEX detent_running_task ON detent.detent_running ((limits[2]), fence)
+    WHERE limits[2] IS NOT NULL;
+CREATE INDEX detent_running_queue ON detent.detent_running ((limits[3]), fence)
+    WHERE limits[3] IS NOT NULL;
+
+-- The tokens that a rate by bucket has kept, at a moment. No row means a full bucket.
+CREATE TABLE detent.detent_bucket (
+    gate    text        NOT NULL PRIMARY KEY,
+    tokens  float8      NOT NULL,
+    at      timestamptz NOT NULL,
+    full_at timestamptz NOT NULL
+) WITH (fillfactor = 50); -- every use is a HOT update
+
+-- How many passed when, for rates by window.
+CREATE TABLE detent.detent_pass (
+    gate   text        NOT NULL,
+    at     timestamptz NOT NULL,
+    number integer     NOT NULL,
+    until  timestamptz NOT NULL
+);
+CREATE INDEX detent_pass_gate ON detent.detent_pass (gate, at);
+
+-- The lanes that have gates, by their bytes: a walk from one lane to the next skips all jobs in
+-- between. Partial, so that a job without limits pays nothing for it.
+CREATE INDEX detent_ready_gated ON detent.detent_ready (lane COLLATE "C")
+    WHERE strpos(lane, '~') > 0;
+
+-- How many may pass a rate now; below one: none.
+CREATE FUNCTION detent.detent_rate_left(
+    gate_ text, count_ integer, per_ float8, burst_ integer, algorithm_ text, now_ timestamptz
+) RETURNS float8 LANGUAGE plpgsql AS $$
+BEGIN
+    IF algorithm_ = 'window' THEN
+        RETURN count_ - coalesce((
+            SELECT sum(pass.number) FROM detent.detent_pass AS pass
+            WHERE pass.gate = gate_ AND pass.at > now_ - per_ * interval '1 second'
+        ), 0);
+    END IF;
+    RETURN coalesce((
+        SELECT least(
+            bucket.tokens
+                + greatest(date_part('epoch', now_ - bucket.at), 0) * count_ / per_,
+            burst_
+        )
+        FROM detent.detent_bucket AS bucket WHERE bucket.gate = gate_
+    ), burst_);
+END $$;
+
+-- The seconds until so many may pass a rate, of which `left_` are left now.
+CREATE FUNCTION detent.detent_rate_wait(
+    gate_ text, count_ integer, per_ float8, burst_ integer, algorithm_ text, now_ timestamptz,
+    left_ float8, wanted_ integer
+) RETURNS float8 LANGUAGE plpgsql AS $$
+BEGIN
+    IF algorithm_ = 'window' THEN
+        RETURN coalesce((
+            SELECT greatest(date_part('epoch', min(freed.at) - now_) + per_, 0)
+            FROM (
+                SELECT pass.at, sum(pass.number) OVER (ORDER BY pass.at) AS number
+                FROM detent.detent_pass AS pass
+                WHERE pass.gate = gate_ AND pass.at > now_ - per_ * interval '1 second'
+            ) AS freed
+            WHERE left_ + freed.number >= wanted_
+        ), per_);
+    END IF;
+    -- Who waits comes back for several tokens, unless they take longer than 50 ms to flow in.
+    RETURN greatest(
+        greatest(wanted_, least(burst_ / 2, floor(count_ / per_ * 0.05))) - left_, 0
+    ) * per_ / count_;
+END $$;
+
+-- Note that so many have passed a rate. Whoever calls it holds the lock of the gate.
+CREATE FUNCTION detent.detent_rate_use(
+    gate_ text, count_ integer, per_ float8, burst_ integer, algorithm_ text, now_ timestamptz,
+    left_ float8, used_ integer
+) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF algorithm_ = 'window' THEN
+        DELETE FROM detent.detent_pass AS pass
+        WHERE pass.gate = gate_ AND pass.at <= now_ - per_ * interval '1 second';
+        INSERT INTO detent.detent_pass (gate, at, number, until)
+        VALUES (gate_, now_, used_, now_ + per_ * interval '1 second');
+        RETURN;
+    END IF;
+    INSERT INTO detent.detent_bucket AS bucket (gate, tokens, at, full_at)
+    VALUES (
+        gate_, left_ - used_, now_,
+        now_ + (burst_ - left_ + used_) * per_ / count_ * interval '1 second'
+    )
+    ON CONFLICT (gate) DO UPDATE
+    SET tokens = excluded.tokens, at = excluded.at, full_at = excluded.full_at;
+END $$;
+
+-- Answer asks for rates, in order. One call, so that nobody who is stopped half-way keeps a lock.
+CREATE FUNCTION detent.detent_take(
+    names_ text[], keys_ bigint[], counts_ integer[], pers_ float8[], bursts_ integer[],
+    algorithms_ text[], asked_ integer[]
+) RETURNS TABLE (granted boolean, remaining integer, retry_after float8) LANGUAGE plpgsql AS $$
+DECLARE
+    now_  timestamptz;
+    left_ float8;
+BEGIN
+    -- Statements of a function see what was committed before each of them began: what others took
+    -- while this one waited for the lock is counted.
+    PERFORM pg_advisory_xact_lock(turn.key)
+    FROM (SELECT DISTINCT unnest(keys_) AS key ORDER BY 1 OFFSET 0) AS turn;
+    now_ := clock_timestamp();
+    FOR i IN 1 .. cardinality(names_) LOOP
+        left_ := detent.detent_rate_left(
+            names_[i], counts_[i], pers_[i], bursts_[i], algorithms_[i], now_);
+        granted := left_ + 1e-6 >= asked_[i];
+        IF granted THEN
+            PERFORM detent.detent_rate_use(names_[i], counts_[i], pers_[i], bursts_[i],
+                algorithms_[i], now_, left_, asked_[i]);
+            remaining := floor(left_ - asked_[i] + 1e-6);
+            retry_after := 0;
+        ELSE
+            remaining := greatest(floor(left_ + 1e-6), 0);
+            retry_after := detent.detent_rate_wait(names_[i], counts_[i], pers_[i], bursts_[i],
+                algorithms_[i], now_, left_, asked_[i]);
+        END IF;
+        RETURN NEXT;
+    END LOOP;
+END $$;
+
+-- Say how many jobs of each lane may pass its gates, for the statement that then takes them.
+-- node_         incarnation
+-- lanes_ queues_ rooms_ frees_: one for each lane; of those under a rate at most frees_ may pass
+-- due_at_ ids_  where scans begin, five priorities for each lane, as in claim_jobs
+-- lane_gates_   the numbers of the gates of all lanes, lane after lane, with their weights_
+-- ends_         for each lane, how many of those there are up to its own
+-- gates_ definitions_ keys_ required_ places_: one for each gate; the lock of a gate is its key, and
+-- its place among the limits of a running job 1 to 3, or 0 for none
+-- floors_       no claim with an older fence counts at each gate, if server_ is still the same: fences
+--               of one gate only grow, since they are given out under its lock
+CREATE FUNCTION detent.detent_open_gates(
+    node_ uuid, lanes_ text[], queues_ text[], rooms_ integer[], frees_ integer[],
+    due_at_ timestamptz[], ids_ uuid[], lane_gates_ integer[], weights_ integer[], ends_ integer[],
+    gates_ text[], definitions_ text[], keys_ bigint[], required_ boolean[], places_ integer[],
+    floors_ bigint[], server_ float8, limit_ integer, boost_ float8
+) RETURNS TABLE (
+    number integer, lane text, room integer,
+    -- The only job that may be taken, where one at a time may run: they keep their order.
+    only_one uuid,
+    -- What its running jobs count at, and how much of it each takes.
+    held text[], held_by integer[],
+    blocked_by text, wait float8, due_in float8, now timestamptz,
+    -- The oldest fence that counts at each gate, and since when this server runs.
+    floors bigint[], server float8
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+    gate_      record;
+    lane_      record;
+    i          integer;
+    -- Of each gate, if it has a limit: how much may still pass by number, and by rate.
+    limited_   boolean[] := array_fill(false, ARRAY[cardinality(gates_)]);
+    counted_   float8[]  := array_fill(NULL::float8, ARRAY[cardinality(gates_)]);
+    rated_     float8[]  := array_fill(NULL::float8, ARRAY[cardinality(gates_)]);
+    begun_     float8[]  := array_fill(NULL::float8, ARRAY[cardinality(gates_)]);
+    rules_     detent.detent_limit[] := array_fill(
+        NULL::detent.detent_limit, ARRAY[cardinality(gates_)]);
+    rule_      detent.detent_limit;
+    first_     integer := 1;
+    number_    integer;
+    here_      integer;
+    narrow_    integer;
+    total_     integer := 0;
+BEGIN
+    server := date_part('epoch', pg_postmaster_start_time());
+    IF server IS DISTINCT FROM server_ THEN
+        -- Another server, or the same after a crash, may give out lower fences than the last one.
+        floors_ := array_fill(0::bigint, ARRAY[cardinality(gates_)]);
+    END IF;
+    floors := array_fill(NULL::bigint, ARRAY[cardinality(gates_)]);
+    -- Gates are locked in one order by all, and each statement after this sees what was committed
+    -- while it waited: so what is counted below is exact. The locks are held until the claim is
+    -- committed. All of it is one call from the client, since one that is stopped between two would
+    -- keep the gates locked.
+    FOR gate_ IN
+        SELECT asked.number, asked.key
+        FROM unnest(definitions_, keys_) WITH ORDINALITY AS asked (definition, key, number)
+        WHERE EXISTS (
+            SELECT 1 FROM detent.detent_limit AS known WHERE known.name = asked.definition
+        )
+        ORDER BY asked.key
+    LOOP
+        PERFORM pg_advisory_xact_lock(gate_.key);
+        limited_[gate_.number] := true;
+    END LOOP;
+    now := clock_timestamp();
+    -- As in claim_jobs: who is dead or out of time cannot claim.
+    PERFORM 1 FROM detent.detent_node AS node
+    WHERE node.incarnation = node_ AND node.state = 'active' AND node.lease_until > now
+    FOR KEY SHARE;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    -- All gates at once: a statement for each would take longer than what it does.
+    FOR gate_ IN
+        SELECT asked.number, known AS rule, used.weight, used.fence
+        FROM unnest(gates_, definitions_, places_, floors_)
+            WITH ORDINALITY AS asked (gate, definition, place, floor, number)
+        CROSS JOIN LATERAL (
+            SELECT * FROM detent.detent_limit AS known WHERE known.name = asked.definition OFFSET 0
+        ) AS known
+        CROSS JOIN LATERAL (
+            SELECT coalesce(sum(held.weight), 0) AS weight, min(held.fence) AS fence
+            FROM (
+                SELECT coalesce(running.weights[1], 1) AS weight, running.fence
+                FROM detent.detent_running AS running
+                WHERE asked.place = 1 AND running.limits[1] = asked.gate
+                    AND running.fence >= asked.floor
+                UNION ALL
+                SELECT coalesce(running.weights[2], 1), running.fence
+                FROM detent.detent_running AS running
+                WHERE asked.place = 2 AND running.limits[2] = asked.gate
+                    AND running.fence >= asked.floor
+                UNION ALL
+                SELECT coalesce(running.weights[3], 1), running.fence
+                FROM detent.detent_running AS running
+                WHERE asked.place = 3 AND running.limits[3] = asked.gate
+                    AND running.fence >= asked.floor
+            ) AS held
+        ) AS used
+        WHERE limited_[asked.number]
+    LOOP
+        rule_ := gate_.rule;
+        rules_[gate_.number] := rule_;
+        IF rule_.concurrency IS NOT NULL THEN
+            counted_[gate_.number] := rule_.concurrency - gate_.weight;
+            floors[gate_.number] := gate_.fence;
+        END IF;
+        IF rule_.rate_count IS NOT NULL THEN
+            rated_[gate_.number] := detent.detent_rate_left(
+                gates_[gate_.number], rule_.rate_count, rule_.rate_per,
+                coalesce(rule_.burst, rule_.rate_count), rule_.algorithm, now);
+            begun_[gate_.number] := rated_[gate_.number];
+        END IF;
+    END LOOP;
+    -- And all lanes: how many are due, up to what was asked for, which is the best, and when the next
+    -- one is due that is not among them. Of the index alone.
+    FOR lane_ IN
+        SELECT scan.number, due.count, best.id AS best, next.due_at,
+            EXISTS (
+                SELECT 1 FROM detent.detent_queue AS queue
+                WHERE queue.name = scan.queue AND queue.paused_at IS NOT NULL
+            ) AS paused
+        FROM unnest(lanes_, queues_, rooms_) WITH ORDINALITY AS scan (lane, queue, room, number)
+        CROSS JOIN LATERAL (
+            SELECT count(*) AS count
+            FROM generate_series(0, 4) AS level (priority)
+            CROSS JOIN LATERAL (
+                SELECT 1
+                FROM detent.detent_ready AS ready
+                WHERE ready.lane = scan.lane
+                    AND ready.priority = level.priority::smallint
+                    AND (ready.due_at, ready.id) >= (
+                        least(
+                            due_at_[(scan.number - 1) * 5 + level.priority + 1],
+                            now - interval '1 second'
+                        ),
+                        ids_[(scan.number - 1) * 5 + level.priority + 1]
+                    )
+                    AND ready.due_at <= now
+                ORDER BY ready.due_at, ready.id
+                LIMIT greatest(scan.room, 1)
+            ) AS head
+        ) AS due
+        LEFT JOIN LATERAL (
+            SELECT head.id
+            FROM generate_series(0, 4) AS level (priority)
+            CROSS JOIN LATERAL (
+                SELECT ready.due_at, ready.id
+                FROM detent.detent_ready AS ready
+                WHERE ready.lane = scan.lane
+                    AND ready.priority = level.priority::smallint
+                    AND (ready.due_at, ready.id) >= (
+                        least(
+                            due_at_[(scan.number - 1) * 5 + level.priority + 1],
+                            now - interval '1 second'
+                        ),
+                        ids_[(scan.number - 1) * 5 + level.priority + 1]
+                    )
+                    AND ready.due_at <= now
+                ORDER BY ready.due_at, ready.id
+                LIMIT 1
+            ) AS head
+            ORDER BY
+                level.priority + CASE WHEN boost_ > 0 THEN
+                    floor(date_part('epoch', now - head.due_at) / boost_) ELSE 0 END DESC,
+                head.due_at,
+                head.id
+            LIMIT 1
+        ) AS best ON true
+        LEFT JOIN LATERAL (
+            SELECT min(head.due_at) AS due_at
+            FROM generate_series(0, 4) AS level (priority)
+            CROSS JOIN LATERAL (
+                SELECT ready.due_at
+                FROM detent.detent_ready AS ready
+                WHERE ready.lane = scan.lane
+                    AND ready.priority = level.priority::smallint
+                    AND ready.due_at > now
+                ORDER BY ready.due_at, ready.id
+                LIMIT 1
+            ) AS head
+        ) AS next ON due.count < greatest(scan.room, 1)
+        ORDER BY scan.number
+    LOOP
+        i := lane_.number;
+        number := i;
+        lane := lanes_[i];
+        room := least(rooms_[i], limit_ - total_);
+        narrow_ := NULL;
+        only_one := NULL;
+        wait := NULL;
+        held := NULL;
+        held_by := NULL;
+        blocked_by := NULL;
+        IF lane_.paused THEN
+            room := 0;
+        END IF;
+        FOR j IN first_ .. ends_[i] LOOP
+            number_ := lane_gates_[j];
+            IF NOT limited_[number_] THEN
+                -- A limit that nobody has declared must not be exceeded either.
+                IF required_[number_] THEN
+                    room := 0;
+                    narrow_ := j;
+                END IF;
+                CONTINUE;
+            END IF;
+            IF counted_[number_] IS NOT NULL THEN
+                held := coalesce(held, ARRAY[NULL, NULL, NULL]::text[]);
+                held[places_[number_]] := gates_[number_];
+                IF weights_[j] > 1 THEN
+                    held_by := coalesce(held_by, ARRAY[NULL, NULL, NULL]::integer[]);
+                    held_by[places_[number_]] := weights_[j];
+                END IF;
+            END IF;
+            IF rated_[number_] IS NOT NULL THEN
+                room := least(room, frees_[i]);
+            END IF;
+            here_ := greatest(floor(
+                (least(counted_[number_], rated_[number_]) + 1e-6) / weights_[j]
+            ), 0);
+            IF here_ < room THEN
+                room := here_;
+                narrow_ := j;
+            END IF;
+        END LOOP;
+        here_ := least(lane_.count, greatest(room, 1));
+        only_one := CASE WHEN room = 1 THEN lane_.best END;
+        -- What is left when these are taken is due now, unless all that are due are among them.
+        due_in := CASE WHEN lane_.count > room OR lane_.count >= rooms_[i] THEN 0
+            ELSE date_part('epoch', lane_.due_at - now) END;
+        IF narrow_ IS NOT NULL AND here_ >= room THEN
+            number_ := lane_gates_[narrow_];
+            blocked_by := gates_[number_];
+        END IF;
+        room := least(room, here_);
+        total_ := total_ + room;
+        FOR j IN first_ .. ends_[i] LOOP
+            number_ := lane_gates_[j];
+            counted_[number_] := counted_[number_] - weights_[j] * room;
+            rated_[number_] := rated_[number_] - weights_[j] * room;
+        END LOOP;
+        IF blocked_by IS NOT NULL THEN
+            number_ := lane_gates_[narrow_];
+            IF rated_[number_] + 1e-6 < weights_[narrow_]
+                AND coalesce(counted_[number_], weights_[narrow_]) >= weights_[narrow_]
+            THEN
+                rule_ := rules_[number_];
+                wait := detent.detent_rate_wait(gates_[number_], rule_.rate_count,
+                    rule_.rate_per, coalesce(rule_.burst, rule_.rate_count), rule_.algorithm, now,
+                    rated_[number_], weights_[narrow_]);
+            END IF;
+        END IF;
+        first_ := ends_[i] + 1;
+        RETURN NEXT;
+    END LOOP;
+    FOR i IN 1 .. cardinality(gates_) LOOP
+        IF rated_[i] < begun_[i] THEN
+            rule_ := rules_[i];
+            PERFORM detent.detent_rate_use(gates_[i], rule_.rate_count, rule_.rate_per,
+                coalesce(rule_.burst, rule_.rate_count), rule_.algorithm, now, begun_[i],
+                (begun_[i] - rated_[i])::integer);
+        END IF;
+    END LOOP;
+END $$;
 
 -- For people with psql, and for the listings.
 CREATE VIEW detent.detent_jobs AS

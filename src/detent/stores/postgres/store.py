@@ -5,20 +5,25 @@ from datetime import timedelta
 
 from detent.model.announce import Trigger, every_job
 from detent.spi.notifier import Notifier
+from detent.stores.postgres.breakers import Breaking
 from detent.stores.postgres.claim import Claiming
 from detent.stores.postgres.context import Contexts
 from detent.stores.postgres.control import Controlling
 from detent.stores.postgres.database import Address, Database
 from detent.stores.postgres.enqueue import Enqueuing
 from detent.stores.postgres.finish import Finishing
+from detent.stores.postgres.firing import Firers
 from detent.stores.postgres.identity import Home
 from detent.stores.postgres.leadership import Leading
+from detent.stores.postgres.limits import Limiting
 from detent.stores.postgres.locks import Locking
 from detent.stores.postgres.migrations import check_version, migrate
 from detent.stores.postgres.nodes import Nodes
 from detent.stores.postgres.notifier import PostgresNotifier, channel_of
+from detent.stores.postgres.outbox import Telling
 from detent.stores.postgres.rescue import Rescuing
 from detent.stores.postgres.retention import Retaining
+from detent.stores.postgres.schedules import Scheduling
 from detent.stores.postgres.sessions import LeaderSessions
 
 
@@ -26,13 +31,18 @@ class PostgresStore(
     Enqueuing,
     Leading,
     Locking,
+    Limiting,
+    Breaking,
     Claiming,
     Finishing,
     Nodes,
     Rescuing,
     Contexts,
     Controlling,
+    Telling,
     Retaining,
+    Scheduling,
+    Firers,
 ):
     """A `Store` on PostgreSQL 13 or later. One object serves any number of loops and forks.
 

@@ -5,7 +5,8 @@ from typing import Any, Final
 from uuid import UUID
 
 from detent.model.job import Claim, Position
-from detent.spi.store import ClaimRequest, Floor, LaneScan
+from detent.spi.scans import Floor, LaneScan
+from detent.spi.store import ClaimRequest
 from detent.stores.sqlite.columns import (
     MICROSECONDS,
     NO_ID,
@@ -37,7 +38,7 @@ class Claiming:
         """See `ClaimStore.claim_jobs`."""
         claiming = _Claiming(request)
         taken = await self.database.write(claiming.take, first=claiming.nothing_due)
-        return [_claim(row) for row in taken]
+        return [claim_from(row) for row in taken]
 
     async def look(self, lanes: Sequence[str]) -> list[Position]:
         """See `ClaimStore.look`."""
@@ -55,10 +56,10 @@ class Claiming:
 
         def work(session: Session) -> float | None:
             begins = [
-                (scan.lane, scan.queue, [_begin(floor, session.now)[0] for floor in scan.floors])
+                (scan.lane, scan.queue, [begin_at(floor, session.now)[0] for floor in scan.floors])
                 for scan in scans
             ]
-            ids = b"".join([_begin(floor, 0)[1] for scan in scans for floor in scan.floors])
+            ids = b"".join([begin_at(floor, 0)[1] for scan in scans for floor in scan.floors])
             due_at: int | None = session.value(sql("next_due"), written(begins), ids)
             return None if due_at is None else max(due_at - session.now, 0) / MICROSECONDS
 
@@ -112,9 +113,10 @@ class _Claiming:
             session.now,
             room,
             self._boost,
-            *[part for floor in scan.floors for part in _begin(floor, session.now)],
+            *[part for floor in scan.floors for part in begin_at(floor, session.now)],
             self._node,
             scan.queue,
+            0,
         )
 
     def _read(self, session: Session, fence: int) -> list[Any]:
@@ -123,14 +125,14 @@ class _Claiming:
         return taken
 
 
-def _begin(floor: Floor | None, now: int) -> tuple[int, bytes]:
+def begin_at(floor: Floor | None, now: int) -> tuple[int, bytes]:
     """Return where a scan begins."""
     if floor is None:
         return BEGINNING, NO_ID
     return min(micros(floor.due_at), now - LATE), floor.id.bytes
 
 
-def _claim(row: list[Any]) -> Claim:
+def claim_from(row: list[Any]) -> Claim:
     job_id, fence, task, lane, priority, due_at, *counts, args, codec, options, params, tags = row
     return Claim._make(
         (

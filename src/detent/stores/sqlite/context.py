@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from detent.errors import ClaimLost
-from detent.model.job import Claim, LogLine, Progress, Settlement, Signal
+from detent.model.job import Claim, Hook, LogLine, Progress, Settlement, Signal
 from detent.model.state import State
 from detent.spi.notifier import Hint, Notifier
 from detent.spi.store import PendingCompletion
@@ -78,6 +78,8 @@ class Contexts:
             raise
         woken = await self.database.ask(visit, commit, last=True)
         self.notifier.publish([Hint(row[0]) for row in woken])
+        if claim.hooks & Hook.LIMIT:
+            self.notifier.publish([Hint(claim.lane)])
 
 
 def _success(claim: Claim, completion: PendingCompletion) -> Settlement:

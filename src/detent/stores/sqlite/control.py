@@ -22,6 +22,7 @@ from detent.stores.sqlite.columns import (
 from detent.stores.sqlite.enqueue import cancel, request_cancel
 from detent.stores.sqlite.finish import after_end
 from detent.stores.sqlite.inspect import Inspecting, matching
+from detent.stores.sqlite.outbox import record_events
 from detent.stores.sqlite.session import Session
 from detent.stores.sqlite.statements import sql
 
@@ -192,8 +193,9 @@ def _cancel(session: Session, ids: bytes, generation: int | None, change: Change
         for job_id, hooks, waits_for in canceled
         if hooks
     }
+    told = record_events(session, [(uuid(job_id), hooks) for job_id, hooks, _ in canceled])
     woken = after_end(session, hooked) if hooked else []
-    return Moved(len(canceled), [Hint(lane) for (lane,) in woken])
+    return Moved(len(canceled), [*(Hint(lane) for (lane,) in woken), *told])
 
 
 def _pause(session: Session, ids: bytes, generation: int | None, change: Change) -> Moved:

@@ -21,6 +21,7 @@ from detent.stores.sqlite.columns import (
     written,
 )
 from detent.stores.sqlite.database import Database
+from detent.stores.sqlite.outbox import record_events
 from detent.stores.sqlite.session import Session
 from detent.stores.sqlite.statements import sql
 
@@ -145,6 +146,7 @@ def _displace(session: Session, holder: UUID, successor: UUID) -> UUID | None:
     reason = f"replaced by {successor}"
     canceled = cancel(session, holder.bytes, None, reason, successor)
     if canceled:
+        record_events(session, [(holder, canceled[0][1])])
         # A replacement that was itself still waiting hands its wait on.
         waits_for = canceled[0][2]
         return uuid(waits_for) if waits_for else None

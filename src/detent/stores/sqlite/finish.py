@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from detent.model.job import Completion, Settlement
+from detent.model.job import Completion, Hook, Settlement
 from detent.spi.notifier import Hint, Notifier, Wake
 from detent.stores.sqlite.columns import (
     NO_ID,
@@ -17,6 +17,7 @@ from detent.stores.sqlite.columns import (
     written,
 )
 from detent.stores.sqlite.database import Database
+from detent.stores.sqlite.outbox import record_events
 from detent.stores.sqlite.session import Session
 from detent.stores.sqlite.statements import sql
 
@@ -117,7 +118,12 @@ class Settling:
         """Do the same for jobs with hooks; return also the lanes of the jobs that it woke."""
         rows = self.write(session)
         ended = {uuid(row[0]): None for row in rows if row[1] not in GOES_BACK}
-        return rows, after_end(session, ended) if ended else []
+        if not ended:
+            return rows, []
+        told = record_events(
+            session, [(uuid(row[0]), row[6]) for row in rows if row[1] not in GOES_BACK]
+        )
+        return rows, [*after_end(session, ended), *([hint.lane] for hint in told)]
 
 
 def after_end(session: Session, ended: Mapping[UUID, UUID | None]) -> list[Any]:
@@ -129,6 +135,12 @@ def after_end(session: Session, ended: Mapping[UUID, UUID | None]) -> list[Any]:
     waits = b"".join([NO_ID if waited is None else waited.bytes for waited in ended.values()])
     session.change(sql("release_unique_keys", "returned"), ids, waits)
     session.change(sql("release_unique_keys", "released"), ids)
+    for job_id, awaited in ended.items():
+        heir = awaited
+        while heir is not None and heir in ended:
+            heir = ended[heir]
+        if heir is not None:
+            session.change(sql("pass_waits"), job_id.bytes, heir.bytes)
     woken = session.table(sql("wake_waiting", "woken"), ids)
     if woken:
         session.change(sql("wake_waiting", "ready"), ids, session.now)
@@ -160,7 +172,10 @@ def _size(end: Completion | Settlement) -> int:
 def _wakes(rows: Sequence[Any]) -> list[Wake]:
     """Tell the nodes of jobs that went back; their floors may have passed the old place."""
     return [
-        Hint(lane) if delay else Hint(lane, priority, moment(due_at), uuid(job_id))
-        for job_id, state, lane, priority, due_at, delay in rows
-        if state == "pending"
+        Hint(lane, priority, moment(due_at), uuid(job_id))
+        if state == "pending" and not delay
+        else Hint(lane)
+        for job_id, state, lane, priority, due_at, delay, hooks, *_ in rows
+        # Whoever held a permit has given it back: others may be let in.
+        if state == "pending" or hooks & Hook.LIMIT
     ]

@@ -34,7 +34,7 @@ class Nodes:
     database: Database
     notifier: Notifier
 
-    async def join(self, node: NodeIdentity, lease: timedelta) -> datetime:
+    async def join(self, node: NodeIdentity, lease: timedelta, *, ready: bool = True) -> datetime:
         """See `NodeStore.join`."""
         row = (
             node.incarnation.bytes,
@@ -50,13 +50,14 @@ class Nodes:
         )
 
         def work(session: Session) -> int:
-            if not session.change(sql("join_node"), *row, session.now):
+            state = "active" if ready else "joining"
+            if not session.change(sql("join_node"), *row, session.now, state):
                 raise Conflict(node.incarnation, "join", "no longer active")
             return session.now
 
         now = await self.database.write(work, urgent=True)
         # Jobs wait that no node knew; this one may.
-        while await self._adopt(None, PAGE) == PAGE:
+        while ready and await self._adopt(None, PAGE) == PAGE:
             pass
         return moment(now)
 
@@ -70,7 +71,7 @@ class Nodes:
             now = session.now
             alive = session.change(sql("beat_node", "beat"), node.bytes, span(lease), now, said)
             known = session.table(sql("beat_node", "nodes"), node.bytes, now)
-            active, draining, end, slots = known
+            active, draining, end, slots, gated, limited = known
             return Beat(
                 alive=bool(alive),
                 now=moment(now),
@@ -78,6 +79,8 @@ class Nodes:
                 draining=bool(draining),
                 next_end=None if end is None else (end - now) / MICROSECONDS,
                 slots=slots,
+                gated=bool(gated),
+                limited=limited,
             )
 
         return await self.database.write(work, urgent=True)

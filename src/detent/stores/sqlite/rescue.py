@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from detent.model.job import Hook
 from detent.model.rescue import LostClaim, evidence, judge
 from detent.model.state import State
 from detent.spi.notifier import Hint, Notifier, Wake
@@ -12,6 +13,7 @@ from detent.spi.rescue import DeadNode, Rescue, Rescued
 from detent.stores.sqlite.columns import Payloads, moment, packed, span, uuid, written
 from detent.stores.sqlite.database import Database
 from detent.stores.sqlite.finish import after_end
+from detent.stores.sqlite.outbox import record_events
 from detent.stores.sqlite.session import Session
 from detent.stores.sqlite.statements import sql
 
@@ -77,13 +79,20 @@ def _rescue(
     hooked = {claim.id for claim in claims if claim.hooks}
     ended = {uuid(row[0]): None for row in rows if row[4] != "pending"}
     ended = {job_id: None for job_id in ended if job_id in hooked}
+    watched = [(claim.id, claim.hooks) for claim in claims if claim.id in ended]
+    told = record_events(session, watched)
     woken = after_end(session, ended) if ended else []
     wakes: list[Wake] = [
         Hint(lane, priority, moment(due_at), uuid(job_id))
-        for job_id, *_, state, _, lane, priority, due_at in rows
+        for job_id, *_, state, _, _, lane, priority, due_at in rows
         if state == "pending"
     ]
-    return [_rescued(row) for row in rows], [*wakes, *(Hint(lane) for (lane,) in woken)]
+    wakes += [*(Hint(lane) for (lane,) in woken), *told]
+    # Those that went back are announced; permits were given back by the others too.
+    wakes += [
+        Hint(claim.lane) for claim in claims if claim.id in ended and claim.hooks & Hook.LIMIT
+    ]
+    return [_rescued(row) for row in rows], wakes
 
 
 def _fields(claim: LostClaim, max_crashes: int, payloads: Payloads) -> tuple[Any, ...]:
@@ -109,5 +118,5 @@ def _lost(row: Sequence[Any]) -> LostClaim:
 
 
 def _rescued(row: Sequence[Any]) -> Rescued:
-    job_id, task, queue, node, state, crashes, *_ = row
-    return Rescued(uuid(job_id), task, queue, uuid(node), State(state), crashes)
+    job_id, task, queue, node, state, crashes, attempt, *_ = row
+    return Rescued(uuid(job_id), task, queue, uuid(node), State(state), crashes, attempt)

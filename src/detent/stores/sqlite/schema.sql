@@ -77,7 +77,8 @@ CREATE TABLE detent_running (
     crashes    INTEGER NOT NULL,
     hooks      INTEGER NOT NULL,
     lane       TEXT    NOT NULL,
-    limits     TEXT
+    limits     TEXT,
+    weights    TEXT
 ) STRICT, WITHOUT ROWID;
 
 -- Jobs that are not to be claimed: paused, waiting for another job, behind a limit, of a task
@@ -214,7 +215,9 @@ CREATE TABLE detent_queue (
     name      TEXT NOT NULL PRIMARY KEY,
     paused_at INTEGER,
     -- How many jobs of it each node runs at once; NULL leaves it to the node.
-    slots     INTEGER
+    slots     INTEGER,
+    -- Whether it has a limit of its own: then its jobs are claimed through its gate only.
+    limited   INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 
 -- One row per start of a node. A lease runs out by the clock of the machine.
@@ -277,6 +280,186 @@ CREATE TABLE detent_wake (
     origin  BLOB,
     payload TEXT NOT NULL
 ) STRICT;
+
+-- One value per change of any schedule: a revision is never used twice, whatever is deleted.
+INSERT INTO detent_fence (name, value) VALUES ('schedule', 0);
+
+-- What fires, and where it stands.
+CREATE TABLE detent_schedule (
+    name              TEXT    NOT NULL PRIMARY KEY,
+    schedule_group    TEXT    NOT NULL,
+    owner             TEXT    NOT NULL,
+    trigger           BLOB    NOT NULL,
+    calendars         TEXT    NOT NULL,
+    misfire           TEXT    NOT NULL,
+    catch_up_limit    INTEGER NOT NULL,
+    misfire_threshold INTEGER NOT NULL,
+    overlap           TEXT    NOT NULL,
+    jitter            INTEGER NOT NULL,
+    start_at          INTEGER,
+    end_at            INTEGER,
+    max_runs          INTEGER,
+    description       TEXT    NOT NULL,
+    -- What its jobs are made from.
+    task              TEXT    NOT NULL,
+    queue             TEXT    NOT NULL,
+    lane              TEXT    NOT NULL,
+    priority          INTEGER NOT NULL,
+    args              BLOB    NOT NULL,
+    codec             TEXT    NOT NULL,
+    options           BLOB,
+    params            BLOB,
+    tags              TEXT    NOT NULL,
+    principal         TEXT,
+    -- Where it stands.
+    revision          INTEGER NOT NULL,
+    next_fire         INTEGER,
+    -- When firers look at it: at its next slot, or later if that could not be fired.
+    due_at            INTEGER,
+    prev_fire         INTEGER,
+    runs              INTEGER NOT NULL,
+    paused_at         INTEGER,
+    declared_at       INTEGER,
+    edited            TEXT    NOT NULL,
+    created_at        INTEGER NOT NULL,
+    updated_at        INTEGER NOT NULL,
+    problem           TEXT
+) STRICT;
+CREATE INDEX detent_schedule_due ON detent_schedule (due_at, priority DESC)
+    WHERE due_at IS NOT NULL AND paused_at IS NULL;
+CREATE INDEX detent_schedule_group_name ON detent_schedule (schedule_group, name);
+
+-- Groups that are paused: a schedule that joins one later is paused with it.
+CREATE TABLE detent_schedule_group (
+    name      TEXT    NOT NULL PRIMARY KEY,
+    paused_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- What became of each slot. The key is the promise: one job per slot.
+CREATE TABLE detent_slot (
+    schedule TEXT    NOT NULL,
+    slot     INTEGER NOT NULL,
+    fired_at INTEGER NOT NULL,
+    job      BLOB,
+    state    TEXT    NOT NULL,
+    manual   INTEGER NOT NULL,
+    -- Whether its job may still live: 1 until a later firing has seen its end.
+    live     INTEGER NOT NULL,
+    PRIMARY KEY (schedule, slot)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX detent_slot_live ON detent_slot (schedule, fired_at) WHERE live;
+CREATE INDEX detent_slot_fired_at ON detent_slot (fired_at);
+
+-- Times that schedules leave out.
+CREATE TABLE detent_calendar (
+    name TEXT NOT NULL PRIMARY KEY,
+    data BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- The outbox: written with the outcome, removed when a sink has it. Ids are never used again: a
+-- receiver knows by them what it had before.
+CREATE TABLE detent_event (
+    id         INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    sink       TEXT    NOT NULL,
+    kind       TEXT    NOT NULL,
+    job        BLOB    NOT NULL,
+    task       TEXT    NOT NULL,
+    queue      TEXT    NOT NULL,
+    generation INTEGER NOT NULL,
+    attempt    INTEGER NOT NULL,
+    at         INTEGER NOT NULL,
+    duration   REAL,
+    node       BLOB,
+    reason     TEXT,
+    alert      INTEGER,
+    tries      INTEGER NOT NULL DEFAULT 0,
+    created_at INTEGER NOT NULL,
+    -- When it may be taken: now, after a pause, or when whoever took it is taken for dead.
+    due_at     INTEGER NOT NULL,
+    problem    TEXT,
+    parked_at  INTEGER,
+    error      BLOB
+) STRICT;
+CREATE INDEX detent_event_due ON detent_event (sink, due_at, id) WHERE parked_at IS NULL;
+-- The events of one job go one after the other.
+CREATE INDEX detent_event_job ON detent_event (job, id);
+CREATE INDEX detent_event_parked ON detent_event (id) WHERE parked_at IS NOT NULL;
+
+-- One row for all failures of one kind in one window of time.
+CREATE TABLE detent_alert (
+    id           INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    task         TEXT    NOT NULL,
+    fingerprint  TEXT    NOT NULL,
+    window_start INTEGER NOT NULL,
+    type         TEXT    NOT NULL,
+    message      TEXT    NOT NULL,
+    frame        TEXT    NOT NULL,
+    first_job    BLOB    NOT NULL,
+    last_job     BLOB    NOT NULL,
+    first_at     INTEGER NOT NULL,
+    last_at      INTEGER NOT NULL,
+    count        INTEGER NOT NULL,
+    delivered_at INTEGER,
+    acked_at     INTEGER,
+    acked_by     TEXT,
+    UNIQUE (task, fingerprint, window_start)
+) STRICT;
+
+-- One row for each breaker; the body is read and written as a whole.
+CREATE TABLE detent_breaker (
+    name         TEXT    NOT NULL PRIMARY KEY,
+    version      INTEGER NOT NULL,
+    phase        TEXT    NOT NULL,
+    since        INTEGER,
+    half_open_at INTEGER,
+    body         TEXT    NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- What may pass the gates of a name; a name that ends with # stands for those of every key.
+CREATE TABLE detent_limit (
+    name        TEXT    NOT NULL PRIMARY KEY,
+    concurrency INTEGER,
+    rate_count  INTEGER,
+    rate_per    INTEGER,
+    burst       INTEGER,
+    algorithm   TEXT,
+    -- What code says, as JSON; NULL when only an operator made this limit.
+    declared    TEXT,
+    -- Whether an operator's word holds, and not the code's.
+    edited      INTEGER NOT NULL DEFAULT 0
+) STRICT, WITHOUT ROWID;
+
+-- The gates at which a running job counts, as JSON: that of its resource, of its task, and of its
+-- queue. How much of a limit is used is the sum of what stands here, so nothing can leak. The weights
+-- are those of the same places; null stands for 1.
+-- Partial: a job without limits pays nothing for them.
+CREATE INDEX detent_running_resource ON detent_running (json_extract(limits, '$[0]'))
+    WHERE json_extract(limits, '$[0]') IS NOT NULL;
+CREATE INDEX detent_running_task ON detent_running (json_extract(limits, '$[1]'))
+    WHERE json_extract(limits, '$[1]') IS NOT NULL;
+CREATE INDEX detent_running_queue ON detent_running (json_extract(limits, '$[2]'))
+    WHERE json_extract(limits, '$[2]') IS NOT NULL;
+
+-- The tokens that a rate by bucket has kept, at a moment. No row means a full bucket.
+CREATE TABLE detent_bucket (
+    gate    TEXT    NOT NULL PRIMARY KEY,
+    tokens  REAL    NOT NULL,
+    at      INTEGER NOT NULL,
+    full_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- How many passed when, for rates by window.
+CREATE TABLE detent_pass (
+    gate   TEXT    NOT NULL,
+    at     INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    until  INTEGER NOT NULL
+) STRICT;
+CREATE INDEX detent_pass_gate ON detent_pass (gate, at);
+
+-- The lanes that have gates: a walk from one lane to the next skips all jobs in between. Partial,
+-- so that a job without limits pays nothing for it.
+CREATE INDEX detent_ready_gated ON detent_ready (lane) WHERE instr(lane, '~') > 0;
 
 -- For the listings.
 CREATE VIEW detent_job_now AS

@@ -5,18 +5,23 @@ from datetime import timedelta
 
 from detent.model.announce import Trigger, every_job
 from detent.spi.notifier import Notifier
+from detent.stores.sqlite.breakers import Breaking
 from detent.stores.sqlite.claim import Claiming
 from detent.stores.sqlite.context import Contexts
 from detent.stores.sqlite.control import Controlling
 from detent.stores.sqlite.database import Database, wall_clock
 from detent.stores.sqlite.enqueue import Enqueuing
 from detent.stores.sqlite.finish import Finishing
+from detent.stores.sqlite.firing import Firers
 from detent.stores.sqlite.leadership import Leading
+from detent.stores.sqlite.limits import Limiting
 from detent.stores.sqlite.locks import Locking
 from detent.stores.sqlite.nodes import Nodes
 from detent.stores.sqlite.notifier import SqliteNotifier
+from detent.stores.sqlite.outbox import Telling
 from detent.stores.sqlite.rescue import Rescuing
 from detent.stores.sqlite.retention import Retaining
+from detent.stores.sqlite.schedules import Scheduling
 
 
 class SqliteStore(
@@ -27,9 +32,14 @@ class SqliteStore(
     Rescuing,
     Leading,
     Locking,
+    Limiting,
+    Breaking,
     Contexts,
     Controlling,
+    Telling,
     Retaining,
+    Scheduling,
+    Firers,
 ):
     """A `Store` in one file. One object serves any number of loops and forks.
 

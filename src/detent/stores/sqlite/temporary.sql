@@ -12,7 +12,8 @@ CREATE TABLE IF NOT EXISTS temp.detent_taken (
     crashes    INTEGER NOT NULL,
     hooks      INTEGER NOT NULL,
     lane       TEXT    NOT NULL,
-    limits     TEXT
+    limits     TEXT,
+    weights    TEXT
 ) STRICT;
 
 CREATE TABLE IF NOT EXISTS temp.detent_end (

@@ -22,59 +22,81 @@ run out are given no time to begin with.
 import pytest
 
 _MODULES = (
+    "alerts",
     "blocking",
+    "breakers",
     "claim",
     "context",
     "control",
     "enqueue",
     "finish",
+    "firing",
     "histories",
     "inspect",
     "keys",
     "leadership",
+    "limits",
     "locks",
     "nodes",
     "notifier",
+    "outbox",
+    "overlap",
     "pages",
     "retention",
     "rescue",
+    "schedules",
+    "slots",
     "steps",
     "storms",
 )
 # A failing assertion should show its values, as in a test of one's own.
 pytest.register_assert_rewrite(*(f"{__name__}.{name}" for name in _MODULES))
 
+from detent.testing.conformance.alerts import AlertConformance  # noqa: E402
 from detent.testing.conformance.blocking import BlockingConformance  # noqa: E402
+from detent.testing.conformance.breakers import BreakerConformance  # noqa: E402
 from detent.testing.conformance.claim import ClaimConformance  # noqa: E402
 from detent.testing.conformance.context import ContextConformance  # noqa: E402
 from detent.testing.conformance.control import ControlConformance  # noqa: E402
 from detent.testing.conformance.enqueue import EnqueueConformance  # noqa: E402
 from detent.testing.conformance.finish import FinishConformance  # noqa: E402
+from detent.testing.conformance.firing import FiringConformance  # noqa: E402
 from detent.testing.conformance.histories import HistoryConformance  # noqa: E402
 from detent.testing.conformance.inspect import InspectConformance  # noqa: E402
 from detent.testing.conformance.leadership import LeaderConformance  # noqa: E402
+from detent.testing.conformance.limits import LimitConformance  # noqa: E402
 from detent.testing.conformance.locks import LockConformance  # noqa: E402
 from detent.testing.conformance.nodes import NodeConformance  # noqa: E402
 from detent.testing.conformance.notifier import NotifierConformance  # noqa: E402
+from detent.testing.conformance.outbox import OutboxConformance  # noqa: E402
+from detent.testing.conformance.overlap import OverlapConformance  # noqa: E402
 from detent.testing.conformance.rescue import RescueConformance  # noqa: E402
 from detent.testing.conformance.retention import RetentionConformance  # noqa: E402
+from detent.testing.conformance.schedules import ScheduleConformance  # noqa: E402
 from detent.testing.conformance.storms import StormConformance  # noqa: E402
 
 __all__ = [
+    "AlertConformance",
     "BlockingConformance",
+    "BreakerConformance",
     "ClaimConformance",
     "ContextConformance",
     "ControlConformance",
     "EnqueueConformance",
     "FinishConformance",
+    "FiringConformance",
     "HistoryConformance",
     "InspectConformance",
     "LeaderConformance",
+    "LimitConformance",
     "LockConformance",
     "NodeConformance",
     "NotifierConformance",
+    "OutboxConformance",
+    "OverlapConformance",
     "RescueConformance",
     "RetentionConformance",
+    "ScheduleConformance",
     "StoreConformance",
     "StormConformance",
 ]
@@ -92,7 +114,14 @@ class StoreConformance(
     InspectConformance,
     RetentionConformance,
     LeaderConformance,
+    LimitConformance,
     LockConformance,
+    BreakerConformance,
+    OutboxConformance,
+    AlertConformance,
+    ScheduleConformance,
+    FiringConformance,
+    OverlapConformance,
     HistoryConformance,
     StormConformance,
 ):

@@ -11,7 +11,8 @@ from detent.model.retention import Action, Rule, StateRules
 from detent.model.state import State
 from detent.spi.nodes import NodeIdentity
 from detent.spi.retention import Mark, PruneRequest
-from detent.spi.store import ClaimRequest, Floor, LaneScan
+from detent.spi.scans import Floor, LaneScan
+from detent.spi.store import ClaimRequest
 
 HOUR: Final = timedelta(hours=1)
 MINUTE: Final = timedelta(minutes=1)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from detent.model.job import NewJob, Position, Priority
 from detent.model.state import State
-from detent.spi.store import Floor, Store
+from detent.spi.scans import Floor
+from detent.spi.store import Store
 from detent.testing.conformance.builders import (
     HOUR,
     MINUTE,

@@ -56,14 +56,18 @@ class InspectConformance:
 
     @pytest.mark.parametrize("state", list(State), ids=str)
     async def test_a_job_keeps_its_values_in_every_state(self, store: Store, state: State) -> None:
-        job = new_job(task="shop.crunch", priority=4, args=b"[7]", tags=["vip", "b"])
+        # Any bytes: those of an encrypted value begin with a NUL.
+        args = b"\0det\xff\xfe[7]'"
+        job = new_job(task="shop.crunch", priority=4, args=args, tags=["vip", "b"])
         job = job._replace(codec="other", params=b"{}", options=b'{"timeout":5.0}')
+        job = job._replace(principal="ada")
         before = await now_of(store)
         job_id = await in_state(store, state, job)
         (found,) = await store.get_jobs([job_id])
         assert (found.state, found.id, found.task, found.queue) == (state, *job[:3])
         assert (found.priority, found.tags, found.needs) == (4, ("vip", "b"), ())
-        assert (found.args, found.codec, found.params) == (b"[7]", "other", b"{}")
+        assert (found.args, found.codec, found.params) == (args, "other", b"{}")
+        assert found.principal == "ada"
         assert found.options == b'{"timeout":5.0}'
         after = await now_of(store)
         assert before <= found.enqueued_at <= after

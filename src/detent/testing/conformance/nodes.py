@@ -63,6 +63,24 @@ class NodeConformance:
         (job_id,) = await enqueued(store)
         assert await claimed_ids(store, node.incarnation) == [job_id], "with the later lease"
 
+    async def test_a_node_that_is_joining_is_seen_and_gets_nothing(self, store: Store) -> None:
+        node = node_identity()
+        (job_id,) = await enqueued(store)
+        await store.join(node, HOUR, ready=False)
+        assert [found.state for found in await store.nodes()] == ["joining"]
+        assert (await store.beat(node.incarnation, HOUR)).alive
+        assert await claimed_ids(store, node.incarnation) == []
+        await store.join(node, HOUR)
+        assert [found.state for found in await store.nodes()] == ["active"]
+        assert await claimed_ids(store, node.incarnation) == [job_id]
+
+    async def test_a_node_can_be_drained_while_it_is_joining(self, store: Store) -> None:
+        node = node_identity()
+        await store.join(node, HOUR, ready=False)
+        await store.drain(node.incarnation)
+        assert [found.state for found in await store.nodes()] == ["draining"]
+        assert (await store.beat(node.incarnation, HOUR)).draining
+
     async def test_nodes_are_listed_the_oldest_first(self, store: Store) -> None:
         nodes = [await joined(store) for _ in range(4)]
         assert [found.incarnation for found in await store.nodes()] == nodes

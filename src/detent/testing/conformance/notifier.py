@@ -17,11 +17,13 @@ import pytest
 
 from detent.spi.notifier import (
     EVERYONE,
+    BreakerHint,
     Heard,
     Hint,
     LeaderHint,
     LockHint,
     Notifier,
+    ScheduleHint,
     SignalHint,
     Silence,
     Wake,
@@ -39,6 +41,8 @@ EVERY_KIND: Final[tuple[Wake, ...]] = (
     SignalHint(EVERYONE),
     LeaderHint("scheduler"),
     LockHint("scheduler"),
+    BreakerHint("scheduler"),
+    ScheduleHint(),
     LockHint("nächtlich 🌙 " + "x" * 240),
 )
 

@@ -10,7 +10,8 @@ import pytest
 from detent.model.rescue import suspect_lane
 from detent.model.state import State, Verb
 from detent.spi.rescue import Rescue
-from detent.spi.store import Change, LaneScan, Store
+from detent.spi.scans import LaneScan
+from detent.spi.store import Change, Store
 from detent.testing.conformance.builders import (
     HOUR,
     claim_request,

@@ -32,7 +32,11 @@ def plan_of(arguments: Sequence[str]) -> Plan:
 
 def _plan(options: argparse.Namespace) -> Plan:
     return Plan(
-        nodes=options.nodes, jobs=options.jobs, weather=options.weather, faults=options.faults
+        nodes=options.nodes,
+        jobs=options.jobs,
+        weather=options.weather,
+        faults=options.faults,
+        schedules=options.schedules,
     )
 
 
@@ -47,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--jobs", type=int, default=DEFAULT.jobs, help="how many jobs are enqueued")
     parser.add_argument("--weather", choices=WEATHERS, help="how bad the lines to the store are")
     parser.add_argument("--faults", type=_faults, help="kill,pause: these and no others; or none")
+    parser.add_argument("--schedules", type=int, help="how many schedules fire every few seconds")
     parser.add_argument("--processes", type=int, help="on how many processes; all cores if not")
     return parser
 

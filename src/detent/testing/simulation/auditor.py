@@ -5,12 +5,14 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
+from detent.model.gates import is_gated
 from detent.model.job import queue_of
 from detent.model.rescue import is_suspect
 from detent.stores.memory.nodes import ACTIVE, DEAD
 from detent.stores.memory.tables import Node, Ready
 from detent.testing.simulation.book import Book, seconds
 from detent.testing.simulation.distant import DistantStore
+from detent.testing.simulation.limits import is_blocked
 from detent.testing.simulation.network import later
 from detent.testing.simulation.process import NEVER, Process
 
@@ -101,6 +103,7 @@ class Auditor:
         for job_id, place in tables.ready.items():
             queue = queue_of(place.lane)
             wanted = place.due_at <= now and not tables.queues.get(queue, False)
+            wanted = wanted and not (is_gated(place.lane) and is_blocked(tables, place))
             if not wanted or not any(self._takes(room, place, queue) for room in rooms.values()):
                 waits.pop(job_id, None)
             elif seconds(now) - waits.setdefault(job_id, seconds(now)) > POLL:

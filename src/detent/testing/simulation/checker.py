@@ -24,13 +24,15 @@ from detent.spi.notifier import Hint, SignalHint, Wake
 from detent.spi.rescue import Rescue
 from detent.stores.memory.tables import Ready, Tables
 from detent.testing.simulation.book import Book
-from detent.testing.simulation.claims import ENDS, ClaimRules
+from detent.testing.simulation.claims import ENDS, ClaimRules, claims_in
 from detent.testing.simulation.distant import PROBLEMS, Flight
 from detent.testing.simulation.history import PLACES, moved, places_of
 from detent.testing.simulation.leaders import LeaderRules
 from detent.testing.simulation.leases import LeaseRules
+from detent.testing.simulation.limits import LimitRules
 from detent.testing.simulation.process import Process
 from detent.testing.simulation.runs import RunRules
+from detent.testing.simulation.schedules import ScheduleRules
 
 TOLD: Final = ("nodes", "queues", "progress", "log", "leaders", "locks")
 UNDER_A_TERM: Final = ("forget_locks", "save_daemon")
@@ -48,22 +50,32 @@ WATCHED: Final = (
     "queues",
     "leaders",
     "locks",
+    "schedules",
+    "schedule_slots",
 )
 READS: Final = (
     "attempts",
     "check_claim",
     "claims_of",
+    "due_schedules",
     "ended",
+    "get_calendars",
     "get_jobs",
+    "get_schedules",
+    "gated_lanes",
     "leaders",
+    "limits",
     "list_jobs",
+    "list_schedules",
     "load_args",
     "log_of",
     "look",
     "next_due",
+    "next_fire",
     "nodes",
     "queues",
     "signals_for",
+    "stranded_schedules",
 )
 SCOPE: Final[Mapping[str, Sequence[str]]] = {
     **dict.fromkeys(READS, ()),
@@ -79,12 +91,18 @@ SCOPE: Final[Mapping[str, Sequence[str]]] = {
 """Where statements write; the others may write anywhere. To look costs more than to write."""
 NOTHING: Final[Mapping[str, Any]] = {
     "adopt_jobs": 0,
-    "claim_jobs": [],
     "forget_nodes": 0,
     "rescue": Rescue([], []),
 }
 """Answers that say that nothing was done. Should it not be true, the next look will tell."""
+CLAIMS: Final = ("claim_jobs", "claim_gated")
 NO_ANSWER: Final = object()
+
+
+def _did_nothing(flight: Flight) -> bool:
+    if flight.statement in CLAIMS:
+        return not claims_in(flight)
+    return bool(NOTHING.get(flight.statement, NO_ANSWER) == flight.answer)
 
 
 class Checker:
@@ -95,6 +113,8 @@ class Checker:
         self._claims = ClaimRules(book)
         self.leases = LeaseRules(book)
         self.leaders = LeaderRules(book)
+        self.schedules = ScheduleRules(book)
+        self._limits = LimitRules(book)
         self._runs = RunRules(book, slots)
         self._fenced: dict[UUID, None] = {}
         self._hints: dict[Flight, list[Wake]] = {}
@@ -154,7 +174,7 @@ class Checker:
         if isinstance(flight.error, AssertionError):
             self._unexpected(f"{flight.statement}: {flight.error!r}")
         names = SCOPE.get(flight.statement, WATCHED)
-        if not names or NOTHING.get(flight.statement, NO_ANSWER) == flight.answer:
+        if not names or _did_nothing(flight):
             return
         if flight.statement == "control_job":
             self._claims.controlled(flight)
@@ -164,6 +184,7 @@ class Checker:
             self.leases.carried_out(flight, tables, now)
         if "leaders" in changed:
             self.leaders.carried_out(flight, tables, now)
+        self.schedules.carried_out(flight, tables, changed)
         jobs = moved(before, tables, [name for name in changed if name in PLACES])
         self._look_at_claims(flight, tables, now)
         for job_id in jobs:
@@ -179,8 +200,9 @@ class Checker:
         before.job, before.attempts = tables.job, tables.attempts
 
     def _look_at_claims(self, flight: Flight, tables: Tables, now: datetime) -> None:
-        if flight.statement == "claim_jobs":
+        if flight.statement in CLAIMS:
             self._claims.claimed(flight, now)
+            self._limits.claimed(tables)
         elif flight.statement == "rescue" and flight.error is None:
             self.leases.rescued(flight, tables, now)
         elif flight.statement == "_commit" or flight.statement in FENCED:
@@ -227,7 +249,7 @@ class Checker:
                 place = tables.ready.get(job_id)
                 if isinstance(place, Ready):
                     wakes.append(Hint(place.lane, place.priority, place.due_at, place.id))
-        if flight.statement in ("control_job", "enqueue_keyed"):
+        if flight.statement in ("control_job", "enqueue_keyed", "fire"):
             for job_id, kind in tables.signals:
                 if (job_id, kind) not in self._book.before.signals and job_id in tables.running:
                     wakes.append(SignalHint(tables.running[job_id].node))

@@ -6,7 +6,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from detent.errors import ClaimLost
-from detent.model.job import queue_of
+from detent.model.job import Claim, queue_of
 from detent.model.rescue import CRASHED
 from detent.model.state import LIVE, MOVES, TERMINAL, State
 from detent.stores.memory.nodes import ACTIVE
@@ -22,7 +22,8 @@ Step = tuple[State | None, State | None]
 _ENDED: Final[set[Step]] = {
     (State.RUNNING, after) for after in (*TERMINAL, State.PENDING, State.WAITING)
 }
-_WOKEN: Final[set[Step]] = {(State.WAITING, State.PENDING)}
+# Who waited for a job that was itself waiting waits for the one before.
+_WOKEN: Final[set[Step]] = {(State.WAITING, State.PENDING), (State.WAITING, State.WAITING)}
 _CONTROLLED: Final[set[Step]] = {
     (before, after) for (before, _), after in MOVES.items() if State.RUNNING not in (before, after)
 }
@@ -34,7 +35,14 @@ ALLOWED: Final[Mapping[str, set[Step]]] = {
         *((live, State.CANCELED) for live in LIVE if live is not State.RUNNING),
         *_WOKEN,
     },
+    "fire": {
+        (None, State.PENDING),
+        (None, State.WAITING),
+        *((live, State.CANCELED) for live in LIVE if live is not State.RUNNING),
+        *_WOKEN,
+    },
     "claim_jobs": {(State.PENDING, State.RUNNING)},
+    "claim_gated": {(State.PENDING, State.RUNNING)},
     "finish_jobs": _ENDED,
     "settle_jobs": _ENDED,
     "finish_hooked": _ENDED | _WOKEN,
@@ -48,6 +56,16 @@ ALLOWED: Final[Mapping[str, set[Step]]] = {
     "join": _WOKEN,
     "adopt_jobs": _WOKEN,
 }
+
+
+def claims_in(flight: Flight) -> Sequence[Claim]:
+    """Return the claims that a call brought."""
+    if flight.answer is None:
+        return ()
+    claims: Sequence[Claim] = (
+        flight.answer.claims if flight.statement == "claim_gated" else flight.answer
+    )
+    return claims
 
 
 class ClaimRules:
@@ -64,7 +82,7 @@ class ClaimRules:
         book, node = self._book, flight.args[0].node
         before = book.before
         row = before.nodes.get(node)
-        for claim in flight.answer or ():
+        for claim in claims_in(flight):
             about = f"{book.history.job(claim.id)} fence {claim.fence}"
             if row is None or row.state != ACTIVE or row.lease_until <= now:
                 book.refuse("only the living claim", about)

@@ -41,6 +41,8 @@ class Plan:
     """How bad the lines are, one of `WEATHERS`; None leaves it to the seed."""
     faults: Sequence[str] | None = None
     """Which of `FAULTS` there are; None leaves it to the seed."""
+    schedules: int | None = None
+    """How many schedules fire every few seconds; None leaves it to the seed, up to 4."""
 
     def arguments(self) -> str:
         """Return the plan as arguments of `python -m detent.testing.simulation`."""
@@ -52,6 +54,7 @@ class Plan:
                 ("jobs", None if self.jobs == usual.jobs else self.jobs),
                 ("weather", self.weather),
                 ("faults", None if self.faults is None else ",".join(self.faults) or "none"),
+                ("schedules", self.schedules),
             )
             if value is not None
         ]
@@ -78,6 +81,8 @@ class Fate:
     """Whether the first node is left alone, so that somebody is always able to help."""
     knows_the_dead: bool
     """Whether a process that starts can tell that its predecessor has ended."""
+    schedules: int
+    """How many schedules fire every few seconds."""
 
     def __contains__(self, fault: str) -> bool:
         return fault in self.faults
@@ -102,6 +107,7 @@ def fate_of(seed: int, plan: Plan) -> Fate:
         hands=chance.randint(1, 3),
         spares_one=chance.random() < 0.5,
         knows_the_dead=chance.random() < 0.5,
+        schedules=chance.choice((0, 0, 2, 4)) if plan.schedules is None else plan.schedules,
     )
 
 

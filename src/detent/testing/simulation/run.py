@@ -17,6 +17,7 @@ from detent.testing.simulation.people import Operator, Producer
 from detent.testing.simulation.plan import Fate, Plan, fate_of
 from detent.testing.simulation.process import gate
 from detent.testing.simulation.saboteur import Saboteur
+from detent.testing.simulation.timetable import Timetable
 from detent.testing.simulation.verdict import FinalRules, at_rest
 from detent.testing.virtual import running_loop
 
@@ -45,6 +46,8 @@ class Report:
     """For each job that somebody was able to rescue: seconds from the end of the lease to it."""
     lasted: float
     """Virtual seconds."""
+    fired: int = 0
+    """How many slots of schedules got a job."""
 
     def explain(self) -> str:
         """Return what went wrong and how to see it again."""
@@ -102,6 +105,7 @@ async def _play(seed: int, plan: Plan, fate: Fate) -> Report:
         rescued=world.book.rescued,
         delays=tuple(world.book.delays),
         lasted=lasted,
+        fired=world.checker.schedules.fired,
     )
 
 
@@ -113,9 +117,11 @@ async def _live(world: World) -> dict[str, int]:
     operator = Operator(world, world.app(office), producer)
     members = [Member(world, f"node{number}") for number in range(1, fate.nodes + 1)]
     saboteur = Saboteur(world, members)
+    timetable = Timetable(world)
     world.auditor.start()
     for member in members:
         await member.start()
+    await office.run(timetable.begin(), "scheduling")
     world.network.weather = WEATHERS[fate.weather]
     if "wakes" in fate:
         world.notifier.loses, world.notifier.repeats = 0.3, 0.2
@@ -126,6 +132,7 @@ async def _live(world: World) -> dict[str, int]:
     )
     world.network.weather = WEATHERS["fair"]
     await office.run(operator.restore(), "restoring")
+    await office.run(timetable.rest(), "resting")
     await _rest(world)
     for member in members:
         member.supervised = False
@@ -133,6 +140,7 @@ async def _live(world: World) -> dict[str, int]:
         await member.drain()
     world.auditor.stop()
     FinalRules(world.book).check(world.store.tables, producer.acknowledged)
+    world.checker.schedules.check_end(world.store.tables)
     return {**saboteur.done, "lie": operator.lies}
 
 

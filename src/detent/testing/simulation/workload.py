@@ -57,6 +57,8 @@ KINDS: Final = (
     Kind(
         "guarded", 8, PAID, 8, lambda chance: (f"lock {chance.randrange(3)}", chance.uniform(0, 4))
     ),
+    Kind("serial", 8, SUCCEEDED, 5, lambda chance: (chance.choice("abc"), chance.uniform(0, 3))),
+    Kind("crowded", 6, SUCCEEDED, 5, lambda chance: (chance.uniform(0, 2),)),
     Kind("stubborn", 4, SUCCEEDED, 5, lambda chance: (chance.uniform(8, 25),)),
     Kind("hopeless", 5, FAILED, 3),
     Kind("refused", 3, FAILED, 5),
@@ -126,6 +128,14 @@ def _declare_well_behaved(app: App) -> None:
     @app.task(name="bulky", retry=Retry(max_attempts=1))
     async def bulky(text: str) -> int:
         return len(text)
+
+    @app.task(name="serial", concurrency=1, concurrency_key=lambda key: key)
+    async def serial(key: str, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    @app.task(name="crowded", concurrency=3)
+    async def crowded(seconds: float) -> None:
+        await asyncio.sleep(seconds)
 
     @app.task(name="stubborn")
     async def stubborn(seconds: float) -> None:

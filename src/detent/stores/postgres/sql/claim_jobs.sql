@@ -51,9 +51,10 @@ WITH me AS MATERIALIZED (
                 head.id
             LIMIT scan.room
         ) AS best
+        -- Jobs of a queue that has a limit pass its gate: see claim_gated.
         WHERE NOT EXISTS (
             SELECT 1 FROM detent.detent_queue AS queue
-            WHERE queue.name = scan.queue AND queue.paused_at IS NOT NULL
+            WHERE queue.name = scan.queue AND (queue.paused_at IS NOT NULL OR queue.limited)
         )
         LIMIT $7
     ))

@@ -1,3 +1,3 @@
 -- A node claims no more.
 -- $1 incarnation
-UPDATE detent.detent_node SET state = 'draining' WHERE incarnation = $1 AND state = 'active'
+UPDATE detent.detent_node SET state = 'draining' WHERE incarnation = $1 AND state IN ('joining', 'active')

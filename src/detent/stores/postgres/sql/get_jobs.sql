@@ -6,8 +6,9 @@ FROM unnest($1::uuid[]) AS wanted (id)
 CROSS JOIN LATERAL (
     SELECT
         jobs.*,
-        -- The view has none: they are no column for people.
+        -- The view has neither: it is older than their readers.
         (SELECT job.options FROM detent.detent_job AS job WHERE job.id = wanted.id) AS options,
+        (SELECT job.principal FROM detent.detent_job AS job WHERE job.id = wanted.id) AS principal,
         NULL::timestamptz AS archived_at
     FROM detent.detent_jobs AS jobs
     WHERE jobs.id = wanted.id

@@ -1,5 +1,5 @@
 -- The first due job of each lane and priority, from the very beginning, without locks. Queues
--- that are paused are left out: what stands in them cannot be claimed.
+-- that are paused or have a limit are left out: claim_jobs takes nothing from them.
 -- $1 lanes
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now)
 SELECT scan.lane, level.priority, head.due_at, head.id
@@ -17,5 +17,6 @@ CROSS JOIN LATERAL (
 ) AS head
 WHERE NOT EXISTS (
     SELECT 1 FROM detent.detent_queue AS queue
-    WHERE queue.name = split_part(scan.lane, '+', 1) AND queue.paused_at IS NOT NULL
+    WHERE queue.name = split_part(scan.lane, '+', 1)
+        AND (queue.paused_at IS NOT NULL OR queue.limited)
 )

@@ -23,5 +23,5 @@ CROSS JOIN LATERAL (
 ) AS head
 WHERE NOT EXISTS (
     SELECT 1 FROM detent.detent_queue AS queue
-    WHERE queue.name = scan.queue AND queue.paused_at IS NOT NULL
+    WHERE queue.name = scan.queue AND (queue.paused_at IS NOT NULL OR queue.limited)
 )

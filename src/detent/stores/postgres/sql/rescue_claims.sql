@@ -42,4 +42,6 @@ WITH gone AS (
 ), progressed AS (
     DELETE FROM detent.detent_progress WHERE id = ANY (ARRAY(SELECT id FROM gone))
 )
-SELECT id, task, queue, node, state, crashes, lane, priority, due_at FROM gone ORDER BY id
+SELECT id, task, queue, node, state, crashes, attempt, lane, priority, due_at, limits
+FROM gone
+ORDER BY id

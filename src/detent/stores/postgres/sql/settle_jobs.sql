@@ -58,4 +58,4 @@ WITH gone AS (
 ), progressed AS (
     DELETE FROM detent.detent_progress WHERE id = ANY (ARRAY(SELECT id FROM gone))
 )
-SELECT id, state, lane, priority, due_at, delay FROM gone
+SELECT id, state, lane, priority, due_at, delay, hooks FROM gone

@@ -7,13 +7,15 @@ SET heartbeat_at = ?3, lease_until = ?3 + ?2, load = coalesce(?4, load)
 WHERE incarnation = ?1 AND state <> 'dead'
 
 -- step: nodes
--- How many are active, whether this one is draining, when the first lease of another ends, and
--- which queues were scaled for all nodes.
+-- How many are active, whether this one is draining, when the first lease of another ends, which
+-- queues were scaled for all nodes, whether jobs stand behind gates, and which queues have a limit.
 -- ?1 incarnation  ?2 now
 SELECT CAST(json_array(
     count(*) FILTER (WHERE state = 'active' AND lease_until > ?2),
     count(*) FILTER (WHERE state = 'draining' AND incarnation = ?1),
     min(lease_until) FILTER (WHERE state <> 'dead' AND incarnation <> ?1),
-    json((SELECT json_group_object(name, slots) FROM detent_queue WHERE slots IS NOT NULL))
+    json((SELECT json_group_object(name, slots) FROM detent_queue WHERE slots IS NOT NULL)),
+    (SELECT lane FROM detent_ready WHERE instr(lane, '~') > 0 ORDER BY lane LIMIT 1) IS NOT NULL,
+    json((SELECT json_group_array(name) FROM detent_queue WHERE limited))
 ) AS BLOB)
 FROM detent_node

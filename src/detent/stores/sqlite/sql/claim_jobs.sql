@@ -13,7 +13,7 @@ WHERE EXISTS (
     )
     AND NOT EXISTS (
         SELECT 1 FROM detent_queue
-        WHERE name = json_extract(scan.value, '$[1]') AND paused_at IS NOT NULL
+        WHERE name = json_extract(scan.value, '$[1]') AND (paused_at IS NOT NULL OR limited)
     )
     AND EXISTS (
         SELECT 1 FROM detent_ready
@@ -29,7 +29,7 @@ SELECT value + 1 FROM detent_fence WHERE name = 'claim'
 -- is the exact order with ageing at any length of the queue.
 -- ?1 fence  ?2 lane  ?3 now  ?4 room  ?5 boost interval in microseconds, 0 = off
 -- ?6 due time  ?7 id where the scan of priority 0 begins, and so on to ?14  ?15 for priority 4
--- ?16 node  ?17 queue
+-- ?16 node  ?17 queue  ?18 whether its limit was asked (1) or not (0)
 INSERT INTO temp.detent_taken (
     fence, id, due_at, attempt, generation, priority, crashes, hooks, lane, limits
 )
@@ -70,7 +70,10 @@ WHERE EXISTS (
         SELECT 1 FROM detent_node
         WHERE incarnation = ?16 AND state = 'active' AND lease_until > ?3
     )
-    AND NOT EXISTS (SELECT 1 FROM detent_queue WHERE name = ?17 AND paused_at IS NOT NULL)
+    AND NOT EXISTS (
+        SELECT 1 FROM detent_queue
+        WHERE name = ?17 AND (paused_at IS NOT NULL OR limited > ?18)
+    )
 ORDER BY priority + CASE WHEN ?5 > 0 THEN (?3 - due_at) / ?5 ELSE 0 END DESC, due_at, id
 LIMIT ?4
 
@@ -82,9 +85,11 @@ UPDATE detent_fence SET value = ?1 WHERE name = 'claim'
 -- step: running
 -- ?1 fence  ?2 node  ?3 now
 INSERT INTO detent_running (
-    id, fence, node, claimed_at, due_at, attempt, generation, priority, crashes, hooks, lane, limits
+    id, fence, node, claimed_at, due_at, attempt, generation, priority, crashes, hooks, lane,
+    limits, weights
 )
-SELECT id, fence, ?2, ?3, due_at, attempt, generation, priority, crashes, hooks, lane, limits
+SELECT id, fence, ?2, ?3, due_at, attempt, generation, priority, crashes, hooks, lane, limits,
+    weights
 FROM temp.detent_taken WHERE fence = ?1
 
 -- step: gone

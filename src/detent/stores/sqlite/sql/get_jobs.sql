@@ -2,7 +2,11 @@
 -- ?1 ids in one blob
 
 -- step: known
-SELECT known.*, NULL AS archived_at
+SELECT
+    known.*,
+    -- The view is older than its readers.
+    (SELECT job.principal FROM detent_job AS job WHERE job.id = wanted.id) AS principal,
+    NULL AS archived_at
 FROM detent_ids(?1) AS wanted
 CROSS JOIN detent_job_now AS known ON known.id = wanted.id
 

@@ -1,5 +1,5 @@
 -- The first due job of each lane and priority, from the very beginning. Queues that are paused
--- are left out: what stands in them cannot be claimed.
+-- or have a limit are left out: claim_jobs takes nothing from them.
 -- ?1 lanes as JSON  ?2 now
 SELECT scan.value AS lane, level.value AS priority, ready.due_at, ready.id
 FROM json_each(?1) AS scan
@@ -14,5 +14,5 @@ CROSS JOIN detent_ready AS ready
 WHERE NOT EXISTS (
     SELECT 1 FROM detent_queue AS queue
     WHERE queue.name = substr(scan.value, 1, instr(scan.value || '+', '+') - 1)
-        AND queue.paused_at IS NOT NULL
+        AND (queue.paused_at IS NOT NULL OR queue.limited)
 )

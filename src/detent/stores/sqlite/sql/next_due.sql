@@ -17,5 +17,5 @@ FROM json_each(?1) AS scan
 CROSS JOIN json_each('[0,1,2,3,4]') AS level
 WHERE NOT EXISTS (
     SELECT 1 FROM detent_queue AS queue
-    WHERE queue.name = json_extract(scan.value, '$[1]') AND queue.paused_at IS NOT NULL
+    WHERE queue.name = json_extract(scan.value, '$[1]') AND (queue.paused_at IS NOT NULL OR queue.limited)
 )

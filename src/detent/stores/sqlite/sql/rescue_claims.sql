@@ -36,6 +36,6 @@ FROM temp.detent_end
 
 -- step: rescued
 SELECT CAST(json_group_array(json_array(
-    hex(id), task, queue, hex(node), state, crashes, lane, priority, due_at
+    hex(id), task, queue, hex(node), state, crashes, attempt, lane, priority, due_at
 )) AS BLOB)
 FROM temp.detent_end

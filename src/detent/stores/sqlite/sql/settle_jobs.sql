@@ -74,7 +74,7 @@ WHERE id IN (SELECT id FROM temp.detent_end WHERE state NOT IN ('pending', 'wait
 DELETE FROM detent_progress WHERE id IN (SELECT id FROM temp.detent_end)
 
 -- step: settled
-SELECT CAST(json_group_array(json_array(hex(id), state, lane, priority, due_at, delay)) AS BLOB)
+SELECT CAST(json_group_array(json_array(hex(id), state, lane, priority, due_at, delay, hooks)) AS BLOB)
 FROM temp.detent_end
 
 -- step: clear

@@ -1,0 +1,10 @@
+-- Let an event be taken again later, or never; unless others have taken it meanwhile.
+-- $1 id  $2 tries  $3 delay in seconds or NULL for never  $4 problem
+UPDATE detent.detent_event
+SET due_at = clock_timestamp() + coalesce($3::float8, 0) * interval '1 second',
+    parked_at = CASE WHEN $3::float8 IS NULL THEN clock_timestamp() END,
+    problem = $4::text
+WHERE id = $1::bigint AND tries = $2::integer
+    -- In these words, so that no index of the waiting ones is taken for it when all are empty.
+    AND coalesce(parked_at, '-infinity') = '-infinity'
+RETURNING id
