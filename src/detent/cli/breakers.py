@@ -20,6 +20,7 @@ from detent.cli.output import (
     print_next,
     print_pairs,
     print_table,
+    show_all,
     text,
 )
 from detent.cli.running import load_config
@@ -80,12 +81,7 @@ def list_command(url: str | None, schema: str | None, as_json: bool) -> None:
         return await session.breakers.list()
 
     breakers = with_session(load_config(url, schema), look)
-    if as_json:
-        print_json([_record(breaker) for breaker in breakers])
-    elif on_terminal():
-        _print_for_people(breakers)
-    else:
-        print_lines([tuple(_record(breaker).values()) for breaker in breakers])
+    show_all(breakers, _record, _print_for_people, as_json=as_json)
 
 
 def _record(breaker: BreakerInfo) -> dict[str, Any]:

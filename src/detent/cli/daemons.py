@@ -10,12 +10,10 @@ from detent.cli.groups import CommandGroup, Part
 from detent.cli.moments import ago, iso, now
 from detent.cli.output import (
     Column,
-    on_terminal,
     one_line,
-    print_json,
-    print_lines,
     print_next,
     print_table,
+    show_all,
     state_text,
 )
 from detent.cli.running import load_config
@@ -62,12 +60,7 @@ def list_command(url: str | None, schema: str | None, as_json: bool) -> None:
     and when that was, with tabs in between.
     """
     daemons = with_session(load_config(url, schema), lambda session: session.store.daemons())
-    if as_json:
-        print_json([_record(daemon) for daemon in daemons])
-    elif on_terminal():
-        _print_for_people(daemons)
-    else:
-        print_lines([tuple(_record(daemon).values()) for daemon in daemons])
+    show_all(daemons, _record, _print_for_people, as_json=as_json)
 
 
 def _record(daemon: DaemonInfo) -> dict[str, Any]:

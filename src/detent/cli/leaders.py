@@ -10,12 +10,10 @@ from detent.cli.groups import CommandGroup, Part
 from detent.cli.moments import age, ago, iso, now
 from detent.cli.output import (
     Column,
-    on_terminal,
     one_line,
-    print_json,
-    print_lines,
     print_next,
     print_table,
+    show_all,
     text,
 )
 from detent.cli.running import load_config
@@ -61,12 +59,7 @@ def list_command(url: str | None, schema: str | None, as_json: bool) -> None:
     a connection, for as long as that lives.
     """
     leaders = with_session(load_config(url, schema), lambda session: session.store.leaders())
-    if as_json:
-        print_json([_record(leader) for leader in leaders])
-    elif on_terminal():
-        _print_for_people(leaders)
-    else:
-        print_lines([tuple(_record(leader).values()) for leader in leaders])
+    show_all(leaders, _record, _print_for_people, as_json=as_json)
 
 
 def _record(leader: Leader) -> dict[str, Any]:

@@ -10,12 +10,11 @@ from detent.cli.completion import complete_limit
 from detent.cli.groups import CommandGroup, Part, meant
 from detent.cli.output import (
     Column,
-    on_terminal,
     one_line,
     print_json,
-    print_lines,
     print_next,
     print_table,
+    show_all,
     text,
 )
 from detent.cli.running import load_config
@@ -140,12 +139,7 @@ def list_command(url: str | None, schema: str | None, as_json: bool) -> None:
         return await session.limits.list()
 
     limits = with_session(load_config(url, schema), look)
-    if as_json:
-        print_json([_record(limit) for limit in limits])
-    elif on_terminal():
-        _print_for_people(limits)
-    else:
-        print_lines([tuple(_record(limit).values()) for limit in limits])
+    show_all(limits, _record, _print_for_people, as_json=as_json)
 
 
 def _record(info: LimitInfo) -> dict[str, Any]:

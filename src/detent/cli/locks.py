@@ -18,6 +18,7 @@ from detent.cli.output import (
     print_lines,
     print_next,
     print_table,
+    show_all,
     text,
 )
 from detent.cli.running import load_config
@@ -64,12 +65,7 @@ def list_command(url: str | None, schema: str | None, as_json: bool) -> None:
     and until when unless it is renewed, with tabs in between.
     """
     locks = with_session(load_config(url, schema), lambda session: session.store.locks())
-    if as_json:
-        print_json([_record(lock) for lock in locks])
-    elif on_terminal():
-        _print_for_people(locks)
-    else:
-        print_lines([tuple(_record(lock).values()) for lock in locks])
+    show_all(locks, _record, _print_for_people, as_json=as_json)
 
 
 def _record(lock: LockInfo) -> dict[str, Any]:

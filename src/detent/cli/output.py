@@ -4,13 +4,15 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
+
+Thing = TypeVar("Thing")
 
 REPLACEMENT: Final = "\ufffd"
 NONE: Final = "-"
@@ -81,6 +83,22 @@ def print_lines(rows: Sequence[Sequence[object]]) -> None:
     lines = ("\t".join(_cell(value) for value in row) for row in rows)
     if rows:
         click.echo("\n".join(lines))
+
+
+def show_all(
+    things: Sequence[Thing],
+    record: Callable[[Thing], Mapping[str, Any]],
+    for_people: Callable[[Sequence[Thing]], None],
+    *,
+    as_json: bool,
+) -> None:
+    """Print a list in the way that suits whoever reads it: as JSON, as a table, as plain lines."""
+    if as_json:
+        print_json([record(thing) for thing in things])
+    elif on_terminal():
+        for_people(things)
+    else:
+        print_lines([tuple(record(thing).values()) for thing in things])
 
 
 def _cell(value: object) -> str:

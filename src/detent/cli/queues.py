@@ -18,6 +18,7 @@ from detent.cli.output import (
     print_lines,
     print_next,
     print_table,
+    show_all,
     state_text,
     text,
 )
@@ -96,12 +97,7 @@ def list_command(url: str | None, schema: str | None, as_json: bool) -> None:
         return await session.queues.list()
 
     queues = with_session(load_config(url, schema), look)
-    if as_json:
-        print_json([_record(queue) for queue in queues])
-    elif on_terminal():
-        _print_for_people(queues)
-    else:
-        print_lines([tuple(_record(queue).values()) for queue in queues])
+    show_all(queues, _record, _print_for_people, as_json=as_json)
 
 
 def _record(queue: QueueInfo) -> dict[str, Any]:
