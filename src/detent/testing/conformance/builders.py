@@ -6,7 +6,17 @@ from typing import Final
 from uuid import UUID
 
 from detent.ids import IdMaker
-from detent.model.job import Claim, Completion, Hook, Keys, NewJob, Priority, Settlement, lane_of
+from detent.model.job import (
+    Claim,
+    Completion,
+    Hook,
+    Keys,
+    NewJob,
+    Priority,
+    Settlement,
+    lane_of,
+    queue_of,
+)
 from detent.model.retention import Action, Rule, StateRules
 from detent.model.state import State
 from detent.spi.nodes import NodeIdentity
@@ -117,7 +127,7 @@ def completion(claim: Claim, result: bytes | None = b"3") -> Completion:
         id=claim.id,
         fence=claim.fence,
         task=claim.task,
-        queue=claim.lane.partition("+")[0],
+        queue=queue_of(claim.lane),
         lasted=1.5,
         result=result,
     )

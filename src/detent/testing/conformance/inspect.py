@@ -214,6 +214,17 @@ class InspectConformance:
         assert mail == QueueInfo("mail", False, 1, 1, 0, now - MINUTE)
         assert (parked.name, parked.pending, parked.due, parked.running) == ("parked", 0, 0, 0)
 
+    async def test_jobs_behind_gates_are_counted_with_their_queue(self, store: Store) -> None:
+        behind = new_job("mail", needs=["gpu"])
+        for lane in ("mail~resource:smtp", "mail+gpu~rate:send#a~resource:smtp*2"):
+            await enqueued(store, behind._replace(id=new_id(), lane=lane))
+        await enqueued(store, new_job("mail"))
+        (mail,) = await store.queues()
+        assert (mail.name, mail.pending, mail.due) == ("mail", 3, 3)
+        assert [found.lane for found in await store.look(["mail~resource:smtp"])]
+        await store.pause_queue("mail")
+        assert await store.look(["mail~resource:smtp"]) == []
+
     async def test_a_queue_is_scaled_for_all_nodes(self, store: Store) -> None:
         node = await joined(store)
         assert dict((await store.beat(node, HOUR)).slots) == {}

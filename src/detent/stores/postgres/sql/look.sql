@@ -17,6 +17,6 @@ CROSS JOIN LATERAL (
 ) AS head
 WHERE NOT EXISTS (
     SELECT 1 FROM detent.detent_queue AS queue
-    WHERE queue.name = split_part(scan.lane, '+', 1)
+    WHERE queue.name = split_part(split_part(scan.lane, '+', 1), '~', 1)
         AND (queue.paused_at IS NOT NULL OR queue.limited)
 )

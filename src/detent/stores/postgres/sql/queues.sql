@@ -1,11 +1,11 @@
 -- Queues that hold live jobs or are paused. Counts the live rows: for people, not for loops.
 WITH live AS (
-    SELECT split_part(lane, '+', 1) AS queue, 'pending' AS place, due_at
+    SELECT split_part(split_part(lane, '+', 1), '~', 1) AS queue, 'pending' AS place, due_at
     FROM detent.detent_ready
     UNION ALL
-    SELECT split_part(lane, '+', 1), 'running', NULL FROM detent.detent_running
+    SELECT split_part(split_part(lane, '+', 1), '~', 1), 'running', NULL FROM detent.detent_running
     UNION ALL
-    SELECT split_part(lane, '+', 1), 'parked', NULL FROM detent.detent_parked
+    SELECT split_part(split_part(lane, '+', 1), '~', 1), 'parked', NULL FROM detent.detent_parked
 ), counted AS (
     SELECT
         queue,

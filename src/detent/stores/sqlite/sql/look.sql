@@ -13,6 +13,8 @@ CROSS JOIN detent_ready AS ready
     )
 WHERE NOT EXISTS (
     SELECT 1 FROM detent_queue AS queue
-    WHERE queue.name = substr(scan.value, 1, instr(scan.value || '+', '+') - 1)
+    WHERE queue.name = substr(
+        scan.value, 1, min(instr(scan.value || '+', '+'), instr(scan.value || '~', '~')) - 1
+    )
         AND (queue.paused_at IS NOT NULL OR queue.limited)
 )

@@ -23,7 +23,7 @@ SELECT
     (SELECT known.slots FROM detent_queue AS known WHERE known.name = counted.name) AS slots
 FROM (
     SELECT
-        substr(lane, 1, instr(lane || '+', '+') - 1) AS name,
+        substr(lane, 1, min(instr(lane || '+', '+'), instr(lane || '~', '~')) - 1) AS name,
         sum(pending) AS pending,
         count(*) FILTER (WHERE due_at <= ?1) AS due,
         sum(running) AS running,
