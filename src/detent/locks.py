@@ -119,26 +119,24 @@ class Lock:
 
     async def try_acquire(self) -> "HeldLock | None":
         """Return the lock if it is free, else None; does not wait."""
-        return (await self._try(self._runtime.new_id()))[0]
+        return (await self._try())[0]
 
     async def acquire(self) -> "HeldLock":
         """Return the lock, as soon as it is free; raise `LockTaken` when that takes too long."""
-        holder, began = self._runtime.new_id(), self._runtime.monotonic()
-        held, _ = await self._try(holder)
+        began = self._runtime.monotonic()
+        held, _ = await self._try()
         if held is not None:
             return held
         doorbells = self._locks.doorbells
         if doorbells is None:
-            return await self._wait_for(holder, began, asyncio.Event(), POLL)
+            return await self._wait_for(began, asyncio.Event(), POLL)
         with doorbells.here().waiting(self.name) as bell:
-            return await self._wait_for(holder, began, bell, SLOW_POLL)
+            return await self._wait_for(began, bell, SLOW_POLL)
 
-    async def _wait_for(
-        self, holder: UUID, began: float, bell: asyncio.Event, poll: float
-    ) -> "HeldLock":
+    async def _wait_for(self, began: float, bell: asyncio.Event, poll: float) -> "HeldLock":
         while True:
             bell.clear()
-            held, free_in = await self._try(holder)
+            held, free_in = await self._try()
             if held is not None:
                 return held
             waited = self._runtime.monotonic() - began
@@ -151,7 +149,10 @@ class Lock:
                 async with asyncio.timeout(min(pause, left)):
                     await bell.wait()
 
-    async def _try(self, holder: UUID) -> "tuple[HeldLock | None, float]":
+    async def _try(self) -> "tuple[HeldLock | None, float]":
+        # Another one for each try: what gives back an earlier one may still be on its way, and
+        # must not hit a later one.
+        holder = self._runtime.new_id()
         owner = f"{socket.gethostname()}:{os.getpid()}"
         asked_at = self._runtime.monotonic()
         try:

@@ -193,6 +193,22 @@ async def test_a_lock_that_was_got_without_knowing_is_given_back() -> None:
 
 
 @in_virtual_time
+async def test_what_was_given_back_is_never_held_again_under_the_same_name() -> None:
+    stage = Stage()
+    late = stage.line.hold("acquire_lock", reply=True)
+    waiting = asyncio.create_task(stage.app.lock("import", ttl=3).acquire())
+    await stage.until(lambda: "import" in stage.tables.locks)
+    first = stage.tables.locks["import"].holder
+    await asyncio.sleep(2.5)
+    late.set()
+    held = await waiting
+    # The order to give it back may still be on its way, and must not hit what is held now.
+    assert held.holder != first
+    assert stage.tables.locks["import"].holder == held.holder
+    await held.release()
+
+
+@in_virtual_time
 async def test_one_lock_object_may_be_used_by_several_tasks() -> None:
     stage = Stage()
     lock = stage.app.lock("import", ttl=TTL)
