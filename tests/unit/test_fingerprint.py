@@ -26,6 +26,8 @@ smtplib.SMTPRecipientsRefused: {}
         ("order 4711 of user 12 failed", "order <n> of user <n> failed"),
         ("no row 2f4e6b1a-5f3c-4d2e-9a7b-0c1d2e3f4a5b", "no row <id>"),
         ("no row 2f4e6b1a5f3c4d2e9a7b0c1d2e3f4a5b", "no row <id>"),
+        ("no row 10000000000000000000000000000000", "no row <n>"),
+        ("no row 10000000-0000-4000-8000-000000000000", "no row <id>"),
         ("<Order at 0x7f3ab2>", "<Order at <hex>>"),
         ("commit deadbeef01 is gone", "commit <hex> is gone"),
         ("decade of facade", "decade of facade"),

@@ -15,7 +15,10 @@ _FRAME: Final = re.compile(r'^\s*File "(?P<path>[^"]+)", line \d+, in (?P<name>.
 _FOREIGN: Final = re.compile(
     r"/(site|dist)-packages/|/lib(64)?/python\d|^<|/detent/(_engine|executors|context\.py)"
 )
-_UUID: Final = re.compile(r"\b[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}\b", re.IGNORECASE)
+# Digits alone are a long number.
+_UUID: Final = re.compile(
+    r"\b(?!\d{32}\b)[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}\b", re.IGNORECASE
+)
 # An apostrophe inside a word opens nothing.
 _QUOTED: Final = re.compile(r"(?<!\w)(['\"`])(?:(?!\1).)*\1(?!\w)", re.DOTALL)
 _HEX: Final = re.compile(r"\b0x[0-9a-f]+\b|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{8,}\b", re.I)
