@@ -59,11 +59,6 @@ class Pass(NamedTuple):
     number: int
 
 
-def capacity(rate: Rate) -> int:
-    """Return how many may come at once after a quiet time."""
-    return rate.burst if rate.burst is not None else rate.count
-
-
 def per_second(rate: Rate) -> float:
     """Return how many tokens flow in each second."""
     return rate.count / rate.per.total_seconds()
@@ -72,9 +67,9 @@ def per_second(rate: Rate) -> float:
 def tokens_now(bucket: Bucket | None, rate: Rate, now: datetime) -> float:
     """Return how many tokens there are; a bucket that nobody used is full."""
     if bucket is None:
-        return float(capacity(rate))
+        return float(rate.most)
     flown = max((now - bucket.at).total_seconds(), 0.0) * per_second(rate)
-    return min(bucket.tokens + flown, float(capacity(rate)))
+    return min(bucket.tokens + flown, float(rate.most))
 
 
 def left_in_window(passes: Sequence[Pass], rate: Rate, now: datetime) -> int:
@@ -84,7 +79,7 @@ def left_in_window(passes: Sequence[Pass], rate: Rate, now: datetime) -> int:
 
 def token_wait(tokens: float, rate: Rate, count: int) -> float:
     """Return the seconds until so many tokens are there, and a few more if they come soon."""
-    several = min(capacity(rate) // 2, floor(per_second(rate) * GATHER))
+    several = min(rate.most // 2, floor(per_second(rate) * GATHER))
     return max(max(count, several) - tokens, 0.0) / per_second(rate)
 
 
@@ -195,5 +190,5 @@ class Admission:
 
 def full_again(bucket: Bucket, rate: Rate) -> datetime:
     """Return when a bucket will be full: from then on it need not be remembered."""
-    missing = capacity(rate) - bucket.tokens
+    missing = rate.most - bucket.tokens
     return bucket.at + timedelta(seconds=max(missing, 0.0) / per_second(rate))

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 from detent.model.gates import FAIR, QUEUE, RESOURCE, TASK, Gate, gate_name, gates_of
 from detent.model.job import Claim
-from detent.model.limits import Limit, capacity
+from detent.model.limits import Limit
 from detent.model.rates import Algorithm, Rate
 from detent.spi.limits import GatedAnswer, GatedLane, GatedRequest, LaneAnswer, LimitInfo
 from detent.spi.rates import RateAsk, RateVerdict
@@ -146,7 +146,7 @@ class Limiting:
                 lock_key(schema, ask.name),
                 ask.rate.count,
                 ask.rate.per.total_seconds(),
-                capacity(ask.rate),
+                ask.rate.most,
                 str(ask.rate.algorithm),
                 ask.wanted,
             )
