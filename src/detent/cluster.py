@@ -1,41 +1,23 @@
 """The part of an app that is about the cluster: locks, leaders and daemons."""
 
-from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
 
-from detent.config import Config
 from detent.daemons import Daemon, Daemons, DeclareDaemon, Registry, declare_with
-from detent.events import Bus
 from detent.fencing import Fencing
+from detent.foundation import Foundation
 from detent.leaders import Leaders
 from detent.locks import DEFAULT_TTL, Lock, Locks
 from detent.spi.leadership import TermFence
-from detent.spi.notifier import Notifier
-from detent.spi.runtime import Runtime
-from detent.spi.store import Store
 
 
-class Clustered:
+class Clustered(Foundation):
     """What an `App` offers beside its jobs."""
-
-    config: Config
-    bus: Bus
-    _runtime: Runtime
-    _notifier: Notifier | None
-    _call: Callable[..., Any]
-    """What runs a coroutine for blocking code."""
 
     def __init__(self) -> None:
         super().__init__()
         self._daemons = Registry()
         self._locks: Locks | None = None
         self._leaders: Leaders | None = None
-
-    @property
-    def store(self) -> Store:
-        """The store."""
-        raise NotImplementedError
 
     @property
     def locks(self) -> Locks:

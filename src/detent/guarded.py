@@ -10,15 +10,12 @@ from detent.config import Config
 from detent.config.guards import STRICT
 from detent.config.readers import check_label
 from detent.errors import ConfigError
-from detent.events import Bus
+from detent.foundation import Foundation
 from detent.model.breaker import Breaker
 from detent.rates import HybridLimiter, StrictLimiter
 from detent.spi.guard import Guard
-from detent.spi.notifier import Notifier
 from detent.spi.rates import RateLimiter
 from detent.spi.resilience import Resilience
-from detent.spi.runtime import Runtime
-from detent.spi.store import Store
 from detent.tasks import Task
 
 MakeGuard = Callable[[Config], Guard | None]
@@ -38,13 +35,8 @@ class BreakerSettings(TypedDict, total=False):
     ignore: tuple[type[BaseException], ...]
 
 
-class Guarded:
+class Guarded(Foundation):
     """What an `App` offers to keep calls from running when they should not."""
-
-    config: Config
-    bus: Bus
-    _runtime: Runtime
-    _notifier: Notifier | None
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,11 +49,6 @@ class Guarded:
         self._breakers: dict[str, Breaker] = {}
         self._strategy: Any = _BREAKERS
         self._limiter: RateLimiter | None = None
-
-    @property
-    def store(self) -> Store:
-        """The store."""
-        raise NotImplementedError
 
     @property
     def breakers(self) -> Breakers:

@@ -5,31 +5,21 @@ from typing import Any
 
 from detent.config import check_name
 from detent.errors import ConfigError
+from detent.foundation import Foundation
 from detent.limits import Declarations, Limits, full_name, make_limit
 from detent.model.gates import QUEUE, RESOURCE, gate_name
 from detent.model.limits import Limit
 from detent.model.rates import Rate
-from detent.spi.notifier import Notifier
-from detent.spi.store import Store
 from detent.task_limits import TaskLimits, limits_of
-from detent.tasks import Registry
 
 
-class Limited:
+class Limited(Foundation):
     """What an `App` offers to keep jobs from running too many at once, or too often."""
-
-    tasks: Registry
-    _notifier: Notifier | None
 
     def __init__(self) -> None:
         super().__init__()
         self._declared_limits: dict[str, Limit] = {}
         self._declarations: Declarations | None = None
-
-    @property
-    def store(self) -> Store:
-        """The store."""
-        raise NotImplementedError
 
     @property
     def limits(self) -> Limits:

@@ -6,11 +6,9 @@ from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple, TypeVar
 
 from detent.alerts import DEFAULT_ATTEMPTS, Alerts
-from detent.client import Client
-from detent.config import Config, check_name
+from detent.config import check_name
 from detent.errors import ConfigError
 from detent.events import (
-    Bus,
     JobDied,
     JobEnqueued,
     JobRetrying,
@@ -21,13 +19,12 @@ from detent.events import (
     JobWasCanceled,
     TaskUnknown,
 )
+from detent.foundation import Foundation
 from detent.listeners import Audience, Listeners
 from detent.outbox import Outbox
 from detent.sinks.called import CalledSink
 from detent.spi.outbox import OutboxEvent
-from detent.spi.runtime import Runtime
 from detent.spi.sinks import Outlet, Sink
-from detent.spi.store import Store
 
 Function = TypeVar("Function", bound=Callable[[Any], Any])
 
@@ -59,13 +56,8 @@ class Watch(NamedTuple):
     tasks: Sequence[str]
 
 
-class Observed:
+class Observed(Foundation):
     """What an `App` offers to those who want to know."""
-
-    config: Config
-    bus: Bus
-    _runtime: Runtime
-    _client: Client | None
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,11 +65,6 @@ class Observed:
         self._made_alerts: Alerts | None = None
         self._outlets: dict[str, Outlet] = {}
         self._watches: list[Watch] = []
-
-    @property
-    def store(self) -> Store:
-        """The store."""
-        raise NotImplementedError
 
     # Listeners
 

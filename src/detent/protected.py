@@ -1,34 +1,28 @@
 """The part of an app that keeps secrets: who may do what, what is encrypted, what is redacted."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from detent.access import Access, AccessGuard, Rule
 from detent.config import Config
 from detent.errors import ConfigError
-from detent.events import Bus
+from detent.foundation import Foundation
 from detent.guarded import MakeGuard
 from detent.model.failure import Sanitizer
 from detent.policy import make_policy
 from detent.protection import Protection, check_keys, open_sealing, read_redaction
 from detent.spi.guard import Guard
-from detent.spi.runtime import Runtime
 from detent.spi.sealing import KeyProvider, Sealing
-from detent.tasks import Registry, Task
+from detent.tasks import Task
 from detent.views import Views
 
 RuleFunction = TypeVar("RuleFunction", bound=Rule)
 SanitizerFunction = TypeVar("SanitizerFunction", bound=Sanitizer)
 
 
-class Protected:
+class Protected(Foundation):
     """What an `App` offers to those who must not tell everything to everybody."""
 
-    config: Config
-    bus: Bus
-    tasks: Registry
-    _runtime: Runtime
-    _call: Callable[..., Any]
     _guard_makers: list[MakeGuard]
 
     def __init__(self) -> None:

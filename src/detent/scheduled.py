@@ -5,14 +5,12 @@ from datetime import timedelta
 from typing import Any, Unpack
 
 from detent.calendars import Calendars
-from detent.client import Client
-from detent.config import Config
 from detent.config.readers import check_label
 from detent.context import JobContext
 from detent.declaring import Declare
 from detent.editing import Workshop
 from detent.errors import ConfigError
-from detent.jobs import Jobs
+from detent.foundation import Foundation
 from detent.model.schedule import Schedule
 from detent.model.triggers import Trigger
 from detent.schedules import Schedules
@@ -27,44 +25,20 @@ from detent.scheduling import (
     read_trigger,
 )
 from detent.signature import Signature
-from detent.spi.codec import Codec
-from detent.spi.notifier import Notifier
-from detent.spi.runtime import Runtime
-from detent.spi.store import Store
-from detent.tasks import Registry, Task
+from detent.tasks import Task
 
 OF_THE_TASK = ("queue", "priority", "timeout", "retry", "needs", "tags")
 """What `@app.schedule` says for a plain function is said of the task that it becomes."""
 
 
-class Scheduled:
+class Scheduled(Foundation):
     """What an `App` offers for schedules."""
 
-    config: Config
-    tasks: Registry
-    _codec: Codec
-    _runtime: Runtime
-    _notifier: Notifier | None
     _declare: Callable[..., Task[..., Any]]
 
     def __init__(self) -> None:
         super().__init__()
         self._schedules = Declarations()
-
-    @property
-    def store(self) -> Store:
-        """The store."""
-        raise NotImplementedError
-
-    @property
-    def jobs(self) -> Jobs:
-        """All jobs."""
-        raise NotImplementedError
-
-    @property
-    def client(self) -> Client:
-        """What enqueues."""
-        raise NotImplementedError
 
     @property
     def schedules(self) -> Schedules:
