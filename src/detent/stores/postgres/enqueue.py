@@ -10,7 +10,7 @@ from collections.abc import Generator, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
-from detent.errors import Conflict
+from detent.errors import Conflict, ConstraintViolated
 from detent.model.job import Hook, Keys, NewJob, Placed
 from detent.stores.postgres.columns import shortened, unless_empty
 from detent.stores.postgres.database import Connection, Database
@@ -40,10 +40,25 @@ class Enqueuing:
 
     async def enqueue_jobs(self, jobs: Sequence[NewJob]) -> None:
         """See `EnqueueStore.enqueue_jobs`."""
-        if not jobs:
-            return
-        step = enqueue_step(jobs)
-        await self.database.fetch(step.name, *step.args)
+        while jobs:
+            step = enqueue_step(jobs)
+            try:
+                await self.database.fetch(step.name, *step.args)
+            except ConstraintViolated:
+                # An id that is known was stored by an earlier try whose reply was lost.
+                new = await self._without_known(jobs)
+                if len(new) == len(jobs):
+                    raise
+                jobs = new
+            else:
+                return
+
+    async def _without_known(self, jobs: Sequence[NewJob]) -> list[NewJob]:
+        """Return those that are not stored yet, each once and as it came first."""
+        new = {job.id: job for job in reversed(jobs)}
+        for row in await self.database.fetch("known_jobs", list(new)):
+            del new[row["id"]]
+        return list(reversed(new.values()))
 
     async def enqueue_keyed(self, job: NewJob, keys: Keys) -> Placed:
         """See `EnqueueStore.enqueue_keyed`."""

@@ -15,7 +15,6 @@ WITH job AS (
             THEN ARRAY(SELECT json_array_elements_text($12::text::json)) END,
         $13, $14, $15
     )
-    ON CONFLICT (id) DO NOTHING
     RETURNING id, lane, priority, due_at, hooks, limits
 )
 INSERT INTO detent.detent_ready (id, lane, priority, due_at, hooks, limits)

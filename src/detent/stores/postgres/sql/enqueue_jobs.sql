@@ -1,4 +1,5 @@
--- Store new jobs: the full row once, and a narrow row where claims look.
+-- Store new jobs: the full row once, and a narrow row where claims look. An id that is known
+-- already is refused, with all that came with it: minding it costs a quarter of the speed.
 -- $1 id  $2 task  $3 queue  $4 lane  $5 priority  $6 delay in seconds  $7 due_at or NULL
 -- $8 args  $9 codec  $10 options  $11 params  $12 tags as JSON or NULL  $13 hooks
 -- $14 principal  $15 trace: one array each. Columns that cannot be NULL may be given as their
@@ -29,8 +30,6 @@ WITH job AS (
         id, task, queue, lane, priority, delay, due_at, args, codec, options, params, tags,
         hooks, principal, trace
     )
-    -- An id that is known already was stored by an earlier try whose reply was lost.
-    ON CONFLICT (id) DO NOTHING
     RETURNING id, lane, priority, due_at, hooks, limits
 )
 INSERT INTO detent.detent_ready (id, lane, priority, due_at, hooks, limits)
