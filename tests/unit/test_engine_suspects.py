@@ -31,3 +31,25 @@ async def test_suspects_get_their_turn_on_a_node_that_is_always_full() -> None:
         ended = {job.id for job in suspects} & set(stage.tables.outcome)
         assert len(ended) == len(suspects)
     assert begun.index(-3) < 60
+
+
+@in_virtual_time
+async def test_a_node_that_was_not_told_of_a_suspect_takes_no_second_one() -> None:
+    stage = Stage()
+
+    @stage.app.task
+    async def work() -> None:
+        await asyncio.sleep(1)
+
+    for _ in range(3):
+        await work.enqueue()
+    for job_id, place in stage.tables.ready.items():
+        stage.tables.ready[job_id] = place._replace(crashes=2, lane=f"{place.lane}+!")
+    held: list[int] = []
+    stage.line.lose("claim_jobs", reply=True, times=4)
+    stage.line.lose("claims_of", times=4)
+    async with stage.node(queues={"default": SLOTS}):
+        while len(stage.tables.outcome) < 3:
+            held.append(len(stage.tables.running))
+            await asyncio.sleep(0.01)
+    assert max(held) == 1

@@ -38,12 +38,23 @@ class Reconciler(Service):
         self.node_id: UUID | None = None
 
     async def run_once(self) -> float:
-        """Compare once; not while a claim is on its way, whose jobs we would not know yet."""
-        node = self.node_id
+        """Compare once, and again soon after trouble."""
         if self.woken:
             self._looks = LOOKS_AFTER_TROUBLE
-        if node is None:
+        if self.node_id is None:
             return 1.0
+        await self.compare()
+        if self._looks:
+            pause, *rest = self._looks
+            self._looks = tuple(rest)
+            return pause
+        return self._interval
+
+    async def compare(self) -> None:
+        """Give back what is unknown; not while a claim is on its way, of which we know nothing."""
+        node = self.node_id
+        if node is None:
+            return
         async with self._claimer.claiming:
             claims = await self._store.claims_of(node)
             held = self._dispatcher.held
@@ -57,8 +68,3 @@ class Reconciler(Service):
             # Somebody may have been faster: the rescue, or an end that was on its way.
             if released:
                 self.bus.emit(ClaimsReconciled(node, released))
-        if self._looks:
-            pause, *rest = self._looks
-            self._looks = tuple(rest)
-            return pause
-        return self._interval

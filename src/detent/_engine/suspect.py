@@ -43,6 +43,10 @@ class SuspectClaimer(Service):
         self._dispatcher = dispatcher
         self._max_crashes = max_crashes
         self._holds = False
+        self._in_doubt = False
+        """Whether a claim was made, or not, of whose end we have not been told."""
+        self.compare: Callable[[], Awaitable[None]] | None = None
+        """What gives back claims that the node does not know of."""
         self.claim_gated: Callable[[], Awaitable[None]] | None = None
         """What claims a suspect that stands behind a gate."""
 
@@ -60,6 +64,8 @@ class SuspectClaimer(Service):
         """Claim one, unless one is here."""
         if self._has_one():
             return INTERVAL.total_seconds()
+        if self._in_doubt and self.compare is not None:
+            await self.compare()
         rooms = self._dispatcher.all_rooms()
         lanes = {
             suspect_lane(lane): queue
@@ -67,10 +73,12 @@ class SuspectClaimer(Service):
             for lane in lanes
         }
         scans = [LaneScan(lane, queue, 1) for lane, queue in lanes.items() if rooms[queue] > 0]
+        self._in_doubt = True
         if scans and self._claimer.able:
             await self._claimer.claim(scans, 1)
         if self.claim_gated is not None and self._claimer.able and not self._has_one():
             await self.claim_gated()
+        self._in_doubt = False
         self._dispatcher.kept_back = {}
         if not self._has_one():
             full = [lane for lane, queue in lanes.items() if rooms[queue] == 0]

@@ -38,6 +38,8 @@ class Book:
     """(job, generation) to how many completions were accepted."""
     returns: dict[tuple[UUID, int], int] = field(default_factory=dict)
     """(job, generation) to how often it went back to be run again."""
+    excused: dict[tuple[UUID, int], int] = field(default_factory=dict)
+    """(job, generation) to how many crashes were not held against it."""
     processes: dict[UUID, Process] = field(default_factory=dict)
     """Incarnation to the process that is, or was, that node."""
     incarnations: dict[Process, UUID] = field(default_factory=dict)
