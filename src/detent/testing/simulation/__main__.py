@@ -37,6 +37,8 @@ def _plan(options: argparse.Namespace) -> Plan:
         weather=options.weather,
         faults=options.faults,
         schedules=options.schedules,
+        breakers=options.breakers,
+        sinks=options.sinks,
     )
 
 
@@ -52,6 +54,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--weather", choices=WEATHERS, help="how bad the lines to the store are")
     parser.add_argument("--faults", type=_faults, help="kill,pause: these and no others; or none")
     parser.add_argument("--schedules", type=int, help="how many schedules fire every few seconds")
+    parser.add_argument(
+        "--breakers", action="store_true", help="some jobs call a service that is down at times"
+    )
+    parser.add_argument(
+        "--sinks", action="store_true", help="somebody outside is told how jobs end"
+    )
     parser.add_argument("--processes", type=int, help="on how many processes; all cores if not")
     return parser
 

@@ -24,12 +24,15 @@ from detent.spi.notifier import Hint, SignalHint, Wake
 from detent.spi.rescue import Rescue
 from detent.stores.memory.tables import Ready, Tables
 from detent.testing.simulation.book import Book
+from detent.testing.simulation.breakers import BreakerRules
 from detent.testing.simulation.claims import ENDS, ClaimRules, claims_in
 from detent.testing.simulation.distant import PROBLEMS, Flight
 from detent.testing.simulation.history import PLACES, moved, places_of
 from detent.testing.simulation.leaders import LeaderRules
 from detent.testing.simulation.leases import LeaseRules
+from detent.testing.simulation.ledger import Run
 from detent.testing.simulation.limits import LimitRules
+from detent.testing.simulation.outside import OutboxRules
 from detent.testing.simulation.process import Process
 from detent.testing.simulation.runs import RunRules
 from detent.testing.simulation.schedules import ScheduleRules
@@ -53,8 +56,11 @@ WATCHED: Final = (
     "schedules",
     "schedule_slots",
 )
+OUTBOX: Final = ("events_delivered", "prune_events", "put_off_event", "take_events")
+"""They write, but nothing that is looked at: the outbox is known by who hears of it."""
 READS: Final = (
     "attempts",
+    "breakers",
     "check_claim",
     "claims_of",
     "due_schedules",
@@ -68,6 +74,7 @@ READS: Final = (
     "list_jobs",
     "list_schedules",
     "load_args",
+    "load_breakers",
     "log_of",
     "look",
     "next_due",
@@ -78,7 +85,7 @@ READS: Final = (
     "stranded_schedules",
 )
 SCOPE: Final[Mapping[str, Sequence[str]]] = {
-    **dict.fromkeys(READS, ()),
+    **dict.fromkeys((*READS, *OUTBOX), ()),
     "beat": ("nodes",),
     "acquire_lock": ("locks",),
     "elect": ("leaders",),
@@ -86,6 +93,7 @@ SCOPE: Final[Mapping[str, Sequence[str]]] = {
     "release_lock": ("locks",),
     "renew_lock": ("locks",),
     "resign": ("leaders",),
+    "save_breakers": ("breakers",),
     "save_daemon": ("leaders",),
 }
 """Where statements write; the others may write anywhere. To look costs more than to write."""
@@ -114,11 +122,13 @@ class Checker:
         self.leases = LeaseRules(book)
         self.leaders = LeaderRules(book)
         self.schedules = ScheduleRules(book)
+        self.breakers = BreakerRules(book)
+        self.outbox = OutboxRules(book)
         self._limits = LimitRules(book)
         self._runs = RunRules(book, slots)
         self._fenced: dict[UUID, None] = {}
         self._hints: dict[Flight, list[Wake]] = {}
-        book.ledger.on_run = self._runs.begun
+        book.ledger.on_run = self._begun
 
     def listen(self, process: Process, bus: Bus) -> None:
         """Hear what a process has to tell."""
@@ -128,6 +138,11 @@ class Checker:
         bus.subscribe(StoreTrouble, self._trouble)
         bus.subscribe(FinishGaveUp, lambda event: self._unexpected(event.error))
         bus.subscribe(HookFailed, self._hook_failed)
+
+    def _begun(self, run: Run) -> None:
+        """Look at a task's function that begins."""
+        self._runs.begun(run)
+        self.breakers.begun(run)
 
     def _node_fenced(self, event: NodeFenced) -> None:
         """From here on this incarnation has to be silent."""
@@ -184,6 +199,7 @@ class Checker:
             self.leases.carried_out(flight, tables, now)
         if "leaders" in changed:
             self.leaders.carried_out(flight, tables, now)
+        self.breakers.carried_out(flight, tables, now)
         self.schedules.carried_out(flight, tables, changed)
         jobs = moved(before, tables, [name for name in changed if name in PLACES])
         self._look_at_claims(flight, tables, now)
@@ -228,6 +244,7 @@ class Checker:
             f"{history.place(was)} -> {history.place(places[0])}",
         )
         self._claims.moved(flight, job_id, was, places[0], tables)
+        self.outbox.moved(job_id, tables)
 
     def _tell_other(self, flight: Flight, tables: Tables, changed: Sequence[str]) -> None:
         history, before = self._book.history, self._book.before

@@ -6,8 +6,8 @@ from typing import Any, Final
 from uuid import UUID
 
 from detent.errors import ClaimLost
-from detent.model.job import Claim, queue_of
-from detent.model.rescue import CRASHED
+from detent.model.job import Claim, Settlement, queue_of
+from detent.model.rescue import CRASHED, is_suspect
 from detent.model.state import LIVE, MOVES, TERMINAL, State
 from detent.stores.memory.nodes import ACTIVE
 from detent.stores.memory.tables import IDEMPOTENCY, Outcome, Parked, Ready, Running, Tables
@@ -134,9 +134,13 @@ class ClaimRules:
         if node != was.node or not said:
             self._book.refuse("an end is accepted from the valid claim only", about)
             return
-        self._book.accepted[was.place.id, was.fence] = None
+        key = (was.place.id, was.fence)
+        self._book.accepted[key] = None
+        charged = isinstance(said[0], Settlement) and said[0].charged
+        if charged and key not in self._book.ledger.runs:
+            self._book.refuse("only what has run is charged", about)
         place = _place_of(now)
-        if place is not None and place.attempt != was.place.attempt + int(said[0].charged):
+        if place is not None and place.attempt != was.place.attempt + int(charged):
             self._book.refuse("a failed try counts once", about)
 
     def _released(self, flight: Flight, was: Running, now: Place, about: str) -> None:
@@ -151,14 +155,25 @@ class ClaimRules:
         place = _place_of(now)
         if place is not None and place.attempt != was.place.attempt:
             book.refuse("a crash is no failed try", about)
-        if place is not None and not 0 <= place.crashes - was.place.crashes <= 1:
+        counted = 1 if place is None else place.crashes - was.place.crashes
+        if counted == 0 and self._suspects_of(was.node) > 1:
+            key = (was.place.id, was.place.generation)
+            book.excused[key] = book.excused.get(key, 0) + 1
+        elif counted != 1:
             book.refuse("a crash counts once", about)
         if isinstance(now, Outcome) and now.state is State.FAILED:
             generation = was.place.generation
             tried = tables.attempts.get(now.id, ())
             crashes = sum((each.kind, each.generation) == (CRASHED, generation) for each in tried)
+            crashes -= book.excused.get((now.id, generation), 0)
             if crashes != book.cluster.max_crashes:
                 book.refuse("so many crashes and no more", f"{about}: {crashes}")
+
+    def _suspects_of(self, node: UUID) -> int:
+        """Return how many suspects a node held."""
+        book = self._book
+        held = [each.place.crashes for each in book.before.running.values() if each.node == node]
+        return sum(is_suspect(crashes, book.cluster.max_crashes) for crashes in held)
 
     # Writes that came too late
 

@@ -22,8 +22,10 @@ from detent.testing.simulation.history import History
 from detent.testing.simulation.ledger import Ledger
 from detent.testing.simulation.network import Network
 from detent.testing.simulation.notifier import SeededNotifier
-from detent.testing.simulation.plan import BEATS, Fate
+from detent.testing.simulation.outside import ATTEMPTS, SINK, TIMEOUT, Receiver
+from detent.testing.simulation.plan import BEATS, OUTAGE, OUTSIDE, Fate
 from detent.testing.simulation.process import WORLD, Process, ProcessRuntime, who
+from detent.testing.simulation.service import Service, declare_fragile
 from detent.testing.simulation.workload import declare, declare_daemon
 from detent.testing.virtual import VirtualRuntime, running_loop
 
@@ -47,9 +49,14 @@ class World:
         self.checker = Checker(self.book, SLOTS)
         self.store = DistantStore(fate.seed, self.clock.utcnow, self.network, self.checker)
         self.checker.leases.store_troubled = self.store.troubled_since
+        self.checker.breakers.store_troubled = self.store.troubled_since
         self.checker.leaders.believes = self._believes
         self.auditor = Auditor(self.book, self.store, SLOTS)
         self.notifier = SeededNotifier(fate.seed)
+        self.service = Service(fate.seed, fate.lasts) if OUTAGE in fate else None
+        self.receiver: Receiver | None = None
+        if OUTSIDE in fate:
+            self.receiver = Receiver(fate.seed, fate.lasts, self.checker.outbox)
         if fate.wakeups:
             self.store.announcer = self.notifier
             self.store.hints = self.checker.hints
@@ -76,6 +83,10 @@ class World:
         )
         process.app = app
         declare(app)
+        if self.service is not None:
+            declare_fragile(app, self.service)
+        if self.receiver is not None:
+            app.sink(SINK, self.receiver, timeout=TIMEOUT, max_attempts=ATTEMPTS)
         app.middleware(self.ledger.watch)
         self.history.listen(process.name, app.bus)
         self.checker.listen(process, app.bus)

@@ -9,15 +9,31 @@ from typing import Any
 from uuid import UUID
 
 from detent.app import App
-from detent.errors import Conflict, JobNotFound, KeyTaken, NodeNotFound, StoreUnavailable
+from detent.errors import (
+    BreakerNotFound,
+    Conflict,
+    JobNotFound,
+    KeyTaken,
+    NodeNotFound,
+    StoreUnavailable,
+)
 from detent.model.job import Priority
 from detent.model.state import State
 from detent.stores.memory.nodes import DEAD
 from detent.testing.simulation.cluster import World
+from detent.testing.simulation.plan import OUTAGE
+from detent.testing.simulation.service import SERVICE
 from detent.testing.simulation.workload import KINDS, declare_stranger
 from detent.testing.virtual import START, running_loop
 
-ACCEPTED = (Conflict, JobNotFound, KeyTaken, NodeNotFound, StoreUnavailable)
+ACCEPTED = (
+    BreakerNotFound,
+    Conflict,
+    JobNotFound,
+    KeyTaken,
+    NodeNotFound,
+    StoreUnavailable,
+)
 """What may come of any request when others are at work too."""
 TRIES = 5
 """How often somebody asks again who gave a key, so that it is safe to."""
@@ -98,6 +114,7 @@ class Operator:
         self._jobs = app.jobs
         self._queues = app.queues
         self._nodes = app.nodes
+        self._breakers = app.breakers
         self.lies = 0
         """How often he said of a node that it is gone."""
 
@@ -115,6 +132,8 @@ class Operator:
         )
         if "lie" in self._world.fate:
             deeds += (self._forget_node, self._forget_node)
+        if OUTAGE in self._world.fate:
+            deeds += (self._open_breaker, self._reset_breaker)
         while running_loop().time() < until:
             await asyncio.sleep(self._chance.uniform(0.3, 4.0))
             await self._try(self._chance.choice(deeds)())
@@ -183,6 +202,13 @@ class Operator:
         if len(nodes) > 1:
             self.lies += 1
             await self._nodes.forget(self._chance.choice(nodes).incarnation)
+
+    async def _open_breaker(self) -> None:
+        lasting = timedelta(seconds=self._chance.uniform(0.5, 4.0))
+        await self._breakers.open(SERVICE, lasting=lasting, reason="they move house")
+
+    async def _reset_breaker(self) -> None:
+        await self._breakers.reset(SERVICE)
 
     async def _reschedule(self) -> None:
         delay = timedelta(seconds=self._chance.uniform(0, 5))

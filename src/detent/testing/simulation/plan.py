@@ -22,6 +22,10 @@ FAULTS: Final = {
     "daemon": "nodes compete for a daemon that writes under its term",
     "block": "some jobs block their loop for up to three leases",
 }
+OUTAGE: Final = "outage"
+"""No fault of the cluster: a service that jobs call, behind a breaker, is down now and then."""
+OUTSIDE: Final = "outside"
+"""No fault either: somebody outside is told how jobs end, and is slow and moody himself."""
 USUAL: Final = ("fair", "fair", "windy", "rough")
 LEASES: Final = (timedelta(seconds=6), timedelta(seconds=9), timedelta(seconds=15))
 # Beats are a third of a lease apart, which is the most that is allowed.
@@ -43,6 +47,14 @@ class Plan:
     """Which of `FAULTS` there are; None leaves it to the seed."""
     schedules: int | None = None
     """How many schedules fire every few seconds; None leaves it to the seed, up to 4."""
+    breakers: bool = False
+    """Whether a share of the jobs calls a service that fails for a while, behind a breaker.
+
+    Never left to the seed: those who were there before it would have other histories.
+    """
+
+    sinks: bool = False
+    """Whether somebody outside is told how jobs end; never left to the seed either."""
 
     def arguments(self) -> str:
         """Return the plan as arguments of `python -m detent.testing.simulation`."""
@@ -58,7 +70,8 @@ class Plan:
             )
             if value is not None
         ]
-        return " ".join(given)
+        flags = (("--breakers", self.breakers), ("--sinks", self.sinks))
+        return " ".join([*given, *(flag for flag, is_set in flags if is_set)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +107,15 @@ def fate_of(seed: int, plan: Plan) -> Fate:
     share = chance.choice((0.2, 0.4, 0.6))
     drawn = [fault for fault in FAULTS if chance.random() < share]
     weather = chance.choice(USUAL)
+    faults = drawn if plan.faults is None else plan.faults
+    asked = ((OUTAGE, plan.breakers), (OUTSIDE, plan.sinks))
     return Fate(
         seed=str(seed),
         nodes=chance.randint(3, 5) if plan.nodes is None else plan.nodes,
         jobs=plan.jobs,
         lasts=plan.lasts,
         weather=weather if plan.weather is None else plan.weather,
-        faults=drawn if plan.faults is None else plan.faults,
+        faults=(*faults, *(name for name, is_asked in asked if is_asked)),
         wakeups=chance.random() < 0.7,
         lease=chance.choice(LEASES),
         small=chance.random() < 0.5,

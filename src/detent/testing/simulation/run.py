@@ -48,6 +48,10 @@ class Report:
     """Virtual seconds."""
     fired: int = 0
     """How many slots of schedules got a job."""
+    delivered: int = 0
+    """How many ends of jobs somebody outside was told of."""
+    repeated: int = 0
+    """How often he was told what he knew."""
 
     def explain(self) -> str:
         """Return what went wrong and how to see it again."""
@@ -106,6 +110,8 @@ async def _play(seed: int, plan: Plan, fate: Fate) -> Report:
         delays=tuple(world.book.delays),
         lasted=lasted,
         fired=world.checker.schedules.fired,
+        delivered=world.checker.outbox.delivered,
+        repeated=world.checker.outbox.repeated,
     )
 
 
@@ -141,6 +147,7 @@ async def _live(world: World) -> dict[str, int]:
     world.auditor.stop()
     FinalRules(world.book).check(world.store.tables, producer.acknowledged)
     world.checker.schedules.check_end(world.store.tables)
+    world.checker.outbox.check_end(world.store.tables)
     return {**saboteur.done, "lie": operator.lies}
 
 

@@ -100,4 +100,4 @@ def waits_for_a_stranger(tables: Tables, job_id: UUID) -> bool:
 def at_rest(tables: Tables) -> bool:
     """Whether nothing is left to do."""
     waits = all(waits_for_a_stranger(tables, job_id) for job_id in tables.parked)
-    return not tables.ready and not tables.running and waits
+    return not tables.ready and not tables.running and not tables.events and waits
