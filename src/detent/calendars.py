@@ -5,6 +5,7 @@ from typing import Final
 
 from detent.config.readers import check_label
 from detent.errors import CalendarNotFound, ConfigError, Conflict
+from detent.model.access import Action, Target
 from detent.model.calendars import (
     Annual,
     Calendar,
@@ -17,6 +18,7 @@ from detent.model.calendars import (
     stacked,
 )
 from detent.model.schedule import ScheduleInfo
+from detent.protection import Protection
 from detent.slots import calendars_in, slots_with
 from detent.spi.notifier import Notifier, ScheduleHint
 from detent.spi.schedules import ScheduleStore
@@ -38,9 +40,15 @@ TRIES: Final = 20
 class Calendars:
     """All calendars of a store."""
 
-    def __init__(self, store: ScheduleStore, notifier: Notifier | None = None) -> None:
+    def __init__(
+        self,
+        store: ScheduleStore,
+        notifier: Notifier | None = None,
+        protection: Protection | None = None,
+    ) -> None:
         self._store = store
         self._notifier = notifier
+        self._protection = protection or Protection()
 
     async def list(self) -> dict[str, Calendar]:
         """Return all calendars by name."""
@@ -65,8 +73,11 @@ class Calendars:
             raise ConfigError(
                 f"calendar {name!r}: {calendar!r}: must be a calendar of detent.calendars"
             )
+        await self._permit(name)
         known = {**await calendars_in(self._store), name: calendar}
         try:
+            if calendar.base is not None and calendar in stacked([calendar.base], known):
+                raise ValueError("stands on this one itself")
             stacked([name], known)
         except ValueError as error:
             raise ConfigError(f"calendar {name!r}: base = {calendar.base!r}: {error}") from error
@@ -75,7 +86,7 @@ class Calendars:
 
     async def delete(self, name: str) -> None:
         """Remove a calendar; a `Conflict` names the schedules and calendars that need it."""
-        check_label("calendar", name)
+        await self._permit(check_label("calendar", name))
         known = await calendars_in(self._store)
         if name not in known:
             raise CalendarNotFound(name)
@@ -85,6 +96,9 @@ class Calendars:
         users = await self._store.delete_calendar(name)
         if users:
             raise _in_use(name, "used by the schedules", users)
+
+    async def _permit(self, name: str) -> None:
+        await self._protection.permit(Action.CONFIGURE, Target(kind="calendar", name=name))
 
     async def _move_slots(self) -> None:
         """Find the next slot of each schedule with calendars anew."""

@@ -1,10 +1,11 @@
 """An operator's edit of a schedule: what it changes, and what comes of it."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
+from detent.config import LimitsConfig
 from detent.errors import ConfigError
 from detent.firings import edited_firing
 from detent.model.job import NewJob, needs_of
@@ -46,11 +47,13 @@ class Workshop:
     tasks: Registry
     prepare: Callable[[BoundCall[Any]], NewJob]
     declared: Declarations
-    admit: Callable[[NewJob], Awaitable[NewJob]]
-    """What allows and seals a job before it is stored."""
+    renew: Callable[[NewJob], NewJob]
+    """What makes a job of a schedule as its task is declared now."""
 
 
-def edited(schedule: Schedule, edit: Edit, codec: Codec, workshop: Workshop | None) -> Schedule:
+def edited(
+    schedule: Schedule, edit: Edit, codec: Codec, limits: LimitsConfig, workshop: Workshop | None
+) -> Schedule:
     """Return a schedule after an edit, or raise `ConfigError`."""
     name, changes = schedule.name, edit.changes
     parts = read_parts(name, changes)
@@ -58,7 +61,10 @@ def edited(schedule: Schedule, edit: Edit, codec: Codec, workshop: Workshop | No
         parts["trigger"] = trigger_bytes(read_trigger(name, edit.trigger, edit.timezone))
     elif edit.timezone is not None:
         parts["trigger"] = trigger_bytes(in_zone(name, schedule.trigger, edit.timezone))
-    firing = edited_firing(schedule.firing, changes, codec)
+    try:
+        firing = edited_firing(schedule.firing, changes, codec, limits)
+    except ConfigError as error:
+        raise ConfigError(f"schedule {name!r}: {error}") from error
     if "args" in changes or "kwargs" in changes:
         if workshop is None:
             raise ConfigError(

@@ -55,15 +55,16 @@ class Scheduled(Foundation):
                 self.tasks,
                 lambda call: self.client.prepare(call).job,
                 self._schedules,
-                self.client.admitted,
+                self.client.renewed,
             ),
+            protection=self._protection,
         )
 
     @property
     def calendars(self) -> Calendars:
         """All calendars: the times that schedules leave out."""
         store = self.store
-        return Calendars(store, self._notifier)
+        return Calendars(store, self._notifier, self._protection)
 
     def schedule(
         self,

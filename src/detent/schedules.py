@@ -9,9 +9,11 @@ from detent.config import SchedulesConfig
 from detent.config.readers import check_label
 from detent.editing import Edit, Workshop, edited
 from detent.errors import ConfigError, Conflict, JobNotFound, ScheduleNotFound
+from detent.firing_seal import FiringSeal
 from detent.firings import fired_job, firing_of
 from detent.handle import Job
-from detent.jobs import MAX_LIMIT, Jobs
+from detent.jobs import Jobs
+from detent.model.access import Action
 from detent.model.ownership import FIELDS, NextSlot, changed, declared_anew, is_abandoned, merged
 from detent.model.schedule import (
     FiredSlot,
@@ -20,11 +22,12 @@ from detent.model.schedule import (
     PlannedSlot,
     Schedule,
     ScheduleInfo,
-    SlotInfo,
     SlotState,
 )
 from detent.model.triggers import Trigger, trigger_from
 from detent.model.zones import INSTANT
+from detent.protection import Protection
+from detent.schedule_access import ScheduleViews, group_target, job_target, target_of
 from detent.scheduling import (
     ScheduleSettings,
     call_of,
@@ -32,7 +35,7 @@ from detent.scheduling import (
     read_parts,
     read_trigger,
 )
-from detent.slots import MOST_SLOTS, between, coming, overlap_of, past_range, slots_with
+from detent.slots import between, overlap_of, past_range, slots_with
 from detent.spi.codec import Codec
 from detent.spi.notifier import Hint, Notifier, ScheduleHint
 from detent.spi.runtime import Runtime
@@ -47,7 +50,7 @@ LEAST_GRACE: Final = SchedulesConfig().grace or timedelta(0)
 DELETED: Final = "its schedule was deleted"
 
 
-class Schedules:
+class Schedules(ScheduleViews):
     """All schedules of a store."""
 
     def __init__(
@@ -60,55 +63,19 @@ class Schedules:
         config: SchedulesConfig,
         notifier: Notifier | None = None,
         workshop: Workshop | None = None,
+        protection: Protection | None = None,
     ) -> None:
-        self._store = store
+        protection = protection or Protection()
+        seal = FiringSeal(protection)
+        if workshop is not None:
+            seal = FiringSeal(protection, workshop.tasks, workshop.renew)
+        super().__init__(store, protection, seal)
         self._jobs = jobs
         self._codec = codec
         self._runtime = runtime
         self._config = config
         self._notifier = notifier
         self._workshop = workshop
-
-    # Looking
-
-    async def get(self, name: str) -> ScheduleInfo:
-        """Return a schedule and where it stands, or raise `ScheduleNotFound`."""
-        found = await self._store.get_schedules([check_label("schedule", name)])
-        if not found:
-            raise ScheduleNotFound(name)
-        return found[0]
-
-    async def list(
-        self, *, group: str | None = None, after: str | None = None, limit: int = 100
-    ) -> list[ScheduleInfo]:
-        """Return schedules by name: up to `limit` that come after the name `after`."""
-        if not 1 <= limit <= MAX_LIMIT:
-            raise ConfigError(f"limit = {limit}: must be 1 to {MAX_LIMIT:,}")
-        return await self._store.list_schedules(group=group, after=after, limit=limit)
-
-    async def next(self, name: str, count: int = 1) -> Sequence[datetime]:
-        """Return the next slots of a schedule, fewer if it has no more; pauses do not count."""
-        if not 1 <= count <= MOST_SLOTS:
-            raise ConfigError(f"count = {count}: must be 1 to {MOST_SLOTS:,}")
-        info = await self.get(name)
-        slots = await slots_with(self._store, info.schedule)
-        return coming(info, slots, count)
-
-    async def history(
-        self, name: str, *, before: datetime | None = None, limit: int = 50
-    ) -> Sequence[SlotInfo]:
-        """Return what became of the slots of a schedule, the latest first.
-
-        It outlives the schedule; a name that was never used has none.
-        """
-        if not 1 <= limit <= MAX_LIMIT:
-            raise ConfigError(f"limit = {limit}: must be 1 to {MAX_LIMIT:,}")
-        found = await self._store.slots_of(
-            check_label("schedule", name), before=before, limit=limit
-        )
-        if not found and before is None:
-            await self.get(name)
-        return found
 
     # Changing
 
@@ -131,12 +98,12 @@ class Schedules:
         when = read_trigger(name, trigger, timezone)
         parts = read_parts(name, settings)
         schedule = make_schedule(name, when, parts, firing_of(job), self._config)
+        await self._protection.permit(Action.CREATE, target_of(schedule))
         slots, now = await slots_with(self._store, schedule), await self._now()
         info = ScheduleInfo(schedule, 0, self._first(schedule, slots, now))
-        saved = await self._store.save_schedule(info, None)
+        saved = await self._save(info, None)
         if saved is None:
             raise Conflict(None, "create", "there already", subject=f"schedule {name!r}")
-        self._tell()
         return saved
 
     async def update(
@@ -158,14 +125,15 @@ class Schedules:
         if not edit.fields:
             raise ConfigError(f"schedule {name!r}: nothing to change; the fields are {_ALL}")
         for _ in range(TRIES):
-            info = await self.get(name)
+            info = await self._stored(name, Action.RESCHEDULE)
             if revision is not None and info.revision != revision:
                 state = f"at revision {info.revision}, not {revision}"
                 raise Conflict(None, "update", state, subject=f"schedule {name!r}")
             wanted = await self._edited(info, edit)
-            saved = await self._store.save_schedule(wanted, info.revision)
+            # Also as it will be: else jobs could be sent to where their sender may not.
+            await self._protection.permit(Action.RESCHEDULE, target_of(wanted.schedule))
+            saved = await self._save(wanted, info)
             if saved is not None:
-                self._tell()
                 return saved
         raise _too_fast("update", name)
 
@@ -179,35 +147,36 @@ class Schedules:
             if field not in FIELDS:
                 raise ConfigError(f"schedule {name!r}: {field!r} is no field; they are {_ALL}")
         for _ in range(TRIES):
-            info = await self.get(name)
+            info = await self._stored(name, Action.RESCHEDULE)
             if info.schedule.owner is not Owner.CODE:
                 raise Conflict(None, "reset", "not declared in code", subject=f"schedule {name!r}")
             kept = tuple(name for name in info.edited if fields and name not in fields)
             wanted = await self._declared(replace(info, edited=kept, declared_at=None))
-            saved = await self._store.save_schedule(wanted, info.revision)
+            saved = await self._save(wanted, info)
             if saved is not None:
-                self._tell()
                 return saved
         raise _too_fast("reset", name)
 
     async def pause(self, name: str) -> None:
         """Let a schedule fire no more until it is resumed; jobs that are there go on."""
-        if not await self._store.pause_schedules(name=check_label("schedule", name)):
-            await self.get(name)
+        await self._stored(name, Action.PAUSE)
+        await self._store.pause_schedules(name=name)
 
     async def resume(self, name: str) -> None:
         """Let a schedule fire again; what it missed follows its misfire rule."""
-        if not await self._store.resume_schedules(name=check_label("schedule", name)):
-            await self.get(name)
+        await self._stored(name, Action.RESUME)
+        await self._store.resume_schedules(name=name)
         self._tell()
 
     async def pause_group(self, group: str) -> int:
         """Pause all schedules of a group, those that join it later too; return how many."""
-        return await self._store.pause_schedules(group=check_label("group", group))
+        await self._protection.permit(Action.PAUSE, group_target(check_label("group", group)))
+        return await self._store.pause_schedules(group=group)
 
     async def resume_group(self, group: str) -> int:
         """Let all schedules of a group fire again; return how many."""
-        resumed = await self._store.resume_schedules(group=check_label("group", group))
+        await self._protection.permit(Action.RESUME, group_target(check_label("group", group)))
+        resumed = await self._store.resume_schedules(group=group)
         self._tell()
         return resumed
 
@@ -217,7 +186,7 @@ class Schedules:
         What became of its slots stays as history. A schedule that running code declares would
         come back: pause it instead, or remove it there.
         """
-        info = await self.get(name)
+        info = await self._stored(name, Action.DELETE)
         now = await self._now()
         if info.schedule.owner is Owner.CODE and not is_abandoned(
             info, now, self._config.grace or LEAST_GRACE
@@ -228,6 +197,8 @@ class Schedules:
                 "declared in code that runs; pause it, or remove it there",
                 subject=f"schedule {name!r}",
             )
+        if cancel_jobs:
+            await self._permit_cancels(info.schedule)
         if not await self._store.delete_schedule(name):
             raise ScheduleNotFound(name)
         return await self._cancel_jobs(name) if cancel_jobs else 0
@@ -239,11 +210,11 @@ class Schedules:
 
         Its overlap rule holds: with `skip`, a job of an earlier slot that lives is a `Conflict`.
         """
-        info, now = await self.get(name), await self._now()
+        info, now = await self._to_fire(name), await self._now()
         planned = await self._planned(info.schedule, now)
         while not (fired := await self._fire_now(info.schedule, planned)):
             # It is gone, or somebody else has fired it at this very moment.
-            info = await self.get(name)
+            info = await self._to_fire(name)
             planned = await self._planned(info.schedule, planned.slot + INSTANT)
         if fired[0].job is None:
             raise Conflict(
@@ -270,7 +241,7 @@ class Schedules:
         after another, unless the schedule allows them to overlap or `overlap` says otherwise.
         More slots than `limit` are refused before the first is fired.
         """
-        info = await self.get(name)
+        info = await self._to_fire(name)
         now = await self._now()
         first, last = past_range(name, start, end, now)
         slots = await slots_with(self._store, info.schedule)
@@ -307,9 +278,26 @@ class Schedules:
 
     async def _planned(self, schedule: Schedule, slot: datetime) -> PlannedSlot:
         job = fired_job(schedule, slot, self._runtime.new_id())
-        if self._workshop is not None:
-            job = await self._workshop.admit(job)
-        return PlannedSlot(slot, SlotState.FIRED, job)
+        return PlannedSlot(slot, SlotState.FIRED, await self._seal.job(schedule.name, job))
+
+    async def _to_fire(self, name: str) -> ScheduleInfo:
+        """Return a schedule that may be fired by hand: whoever does it creates a job."""
+        found = await self._store.get_schedules([check_label("schedule", name)])
+        if not found:
+            raise ScheduleNotFound(name)
+        await self._protection.permit(Action.CREATE, job_target(found[0].schedule))
+        return found[0]
+
+    async def _save(self, wanted: ScheduleInfo, before: ScheduleInfo | None) -> ScheduleInfo | None:
+        """Store a schedule as secretly as its jobs, and return it as it may be seen."""
+        known = None if before is None else before.schedule
+        kept = await self._seal.kept(wanted.schedule, known)
+        expected = None if before is None else before.revision
+        saved = await self._store.save_schedule(replace(wanted, schedule=kept), expected)
+        if saved is None:
+            return None
+        self._tell()
+        return await self._seal.shown(saved)
 
     def _result_type(self, schedule: Schedule) -> Any:
         task = self._workshop and self._workshop.tasks.find(schedule.firing.task)
@@ -323,6 +311,11 @@ class Schedules:
     def _call(
         self, name: str, task: str | Task[..., Any], settings: Mapping[str, Any]
     ) -> BoundCall[Any]:
+        if not isinstance(task, str | Task):
+            raise ConfigError(
+                f"schedule {name!r}: task = {task!r}: must be a task of this app, or its name; "
+                "other options for its jobs are said here"
+            )
         known = self._shop("create").tasks.get(task if isinstance(task, str) else task.name)
         return call_of(name, known, settings)
 
@@ -339,7 +332,7 @@ class Schedules:
 
     async def _edited(self, info: ScheduleInfo, edit: Edit) -> ScheduleInfo:
         """Return a schedule with an operator's edit, which must leave it something to fire."""
-        wanted = edited(info.schedule, edit, self._codec, self._workshop)
+        wanted = edited(info.schedule, edit, self._codec, self._protection.limits, self._workshop)
         slots, now = await slots_with(self._store, wanted), await self._now()
         after = changed(info, wanted, now, slots)
         if after.next_fire is None and info.next_fire is not None and not _is_spent(after):
@@ -358,6 +351,14 @@ class Schedules:
         slots = await slots_with(self._store, wanted)
         now = await self._now()
         return replace(declared_anew(declared, info, now, slots), declared_at=now)
+
+    async def _permit_cancels(self, schedule: Schedule) -> None:
+        """Ask about all jobs that would be canceled before anything is done."""
+        if self._protection.access is None:
+            return
+        for slot in await self._store.live_jobs_of(schedule.name):
+            target = replace(job_target(schedule), id=slot.job)
+            await self._protection.permit(Action.CANCEL, target)
 
     async def _cancel_jobs(self, name: str) -> int:
         canceled = 0

@@ -14,6 +14,7 @@ from detent.firings import firing_of
 from detent.model.job import NewJob, Priority
 from detent.model.retry import Retry
 from detent.model.schedule import Firing, Misfire, Overlap, Owner, Schedule
+from detent.model.text import storable
 from detent.model.triggers import Cron, Interval, Trigger, trigger_bytes, trigger_from
 from detent.tasks import BoundCall, Task
 
@@ -182,7 +183,7 @@ def read_parts(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
             raise ConfigError(f"schedule {name!r}: {option}: unknown option; {_meant(option)}")
         try:
             parts |= _READERS[option](value)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise ConfigError(f"schedule {name!r}: {option} = {value!r}: {error}") from error
     return parts
 
@@ -209,8 +210,8 @@ def call_arguments(
     args, kwargs = settings.get("args", ()), settings.get("kwargs") or {}
     if isinstance(args, str) or not isinstance(args, Sequence):
         raise ConfigError(f"schedule {name!r}: args = {args!r}: must be a list or tuple")
-    if not isinstance(kwargs, Mapping):
-        raise ConfigError(f"schedule {name!r}: kwargs = {kwargs!r}: must be a mapping")
+    if not isinstance(kwargs, Mapping) or not all(isinstance(key, str) for key in kwargs):
+        raise ConfigError(f"schedule {name!r}: kwargs = {kwargs!r}: must be a mapping by name")
     return tuple(args), dict(kwargs)
 
 
@@ -280,7 +281,7 @@ def _max_runs(value: Any) -> dict[str, Any]:
 
 
 def _description(value: Any) -> dict[str, Any]:
-    if not isinstance(value, str) or len(value) > MAX_DESCRIPTION or "\0" in value:
+    if not isinstance(value, str) or storable(value, MAX_DESCRIPTION) != value:
         raise ValueError(f"must be a text of at most {MAX_DESCRIPTION:,} characters")
     return {"description": value}
 

@@ -15,6 +15,7 @@ from detent.scheduling import read_parts
 from detent.spi.schedules import ScheduleStore
 
 MOST_SLOTS: Final = 10_000
+EARLIEST: Final = 1970
 
 
 async def slots_with(store: ScheduleStore, schedule: Schedule) -> NextSlot:
@@ -67,12 +68,17 @@ def coming(info: ScheduleInfo, slots: NextSlot, count: int) -> Sequence[datetime
     return found
 
 
+def check_count(field: str, value: object, most: int) -> None:
+    """Raise `ConfigError` unless a value is a number from 1 to `most`."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        raise ConfigError(f"{field} = {value!r}: must be 1 to {most:,}")
+
+
 def between(
     schedule: Schedule, slots: NextSlot, first: datetime, last: datetime, limit: int
 ) -> Sequence[datetime]:
     """Return the slots from `first` to before `last`, if there are no more than `limit`."""
-    if not 1 <= limit <= MOST_SLOTS:
-        raise ConfigError(f"limit = {limit}: must be 1 to {MOST_SLOTS:,}")
+    check_count("limit", limit, MOST_SLOTS)
     found: list[datetime] = []
     slot = slots(schedule, first - INSTANT)
     while slot is not None and slot < last:
@@ -95,6 +101,10 @@ def past_range(
             raise ConfigError(
                 f"schedule {name!r}: {field} = {moment!r}: must be a datetime with a time zone"
             )
+    if start.year < EARLIEST:
+        raise ConfigError(
+            f"schedule {name!r}: start = {start.isoformat()}: must be in {EARLIEST} or later"
+        )
     if end <= start:
         raise ConfigError(
             f"schedule {name!r}: end = {end.isoformat()}: must be after start ({start.isoformat()})"

@@ -70,6 +70,8 @@ class Timetable:
         self.slots = len(rows)
         written = {(row["schedule"], row["slot"]): row for row in rows}
         found: list[object] = [key for key, row in written.items() if row["job"] is None]
+        if len({row["schedule"] for row in rows}) < SCHEDULES:
+            found.append("a schedule that never fired")
         for row in await connection.fetch(FIRST):
             slot = self._first[row["name"]]
             while slot < row["next_fire"]:

@@ -1,13 +1,10 @@
 """If these fail, overlap or misfire does something else than the examples show."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.examples.programs import EXAMPLES, PATIENCE
+from tests.examples.programs import EXAMPLES, run_to_its_end
 
 FOLDER = EXAMPLES / "schedules"
 PRINTED = {
@@ -32,15 +29,5 @@ def test_every_program_is_run() -> None:
 
 @pytest.mark.parametrize("name", PRINTED)
 def test_it_prints_what_became_of_the_slots(name: str, tmp_path: Path) -> None:
-    environ = {key: value for key, value in os.environ.items() if "DETENT" not in key}
-    done = subprocess.run(
-        [sys.executable, str(FOLDER / name)],
-        cwd=tmp_path,
-        env=environ,
-        timeout=PATIENCE,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = run_to_its_end(FOLDER / name, tmp_path)
     assert done.stdout.splitlines() == PRINTED[name]

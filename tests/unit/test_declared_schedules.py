@@ -433,6 +433,18 @@ async def test_a_calendar_that_is_missing_is_told_and_healed_when_it_is_saved() 
 
 
 @in_virtual_time
+async def test_edits_outlive_code_that_names_a_calendar_which_is_missing() -> None:
+    cluster = Cluster()
+    app = app_with(cluster)
+    async with app.node():
+        await app.schedules.update("report", overlap="queue", args=[])
+    async with app_with(cluster, calendars="weekend").node():
+        info = await cluster.get("report")
+    assert (info.edited, info.schedule.overlap) == (("args", "overlap"), Overlap.QUEUE)
+    assert info.problem is not None
+
+
+@in_virtual_time
 async def test_nodes_that_start_together_declare_one_after_another() -> None:
     cluster = Cluster()
     apps = [app_with(cluster) for _ in range(5)]

@@ -14,9 +14,16 @@ from typing import Final, Protocol
 from uuid import UUID
 
 from detent._engine.leadership import SCHEDULER, Elector
+from detent._engine.seal import Seal
 from detent._engine.service import Service
 from detent.config import SchedulesConfig
-from detent.errors import ConfigError, StoreError
+from detent.errors import (
+    ConfigError,
+    KeyUnavailable,
+    PayloadTooLarge,
+    SealError,
+    StoreError,
+)
 from detent.events import Bus, ScheduleDeclared, ScheduleRemoved, ScheduleTrouble
 from detent.model.ownership import declared_anew, is_abandoned, merged
 from detent.model.schedule import Owner, Schedule, ScheduleInfo
@@ -66,15 +73,18 @@ class Declarer(Service):
         self._node_name = node_name
         self._grace = config.grace
         self._is_first = True
+        self._is_renewed = False
         self._swept_at = runtime.monotonic()
         self._said: dict[str, str] = {}
+        self.seal: Seal | None = None
+        """What encrypts the schedules of tasks that are encrypted."""
 
     async def begin(self) -> None:
         """Declare before the node is ready, unless another node is at it just now.
 
-        Trouble with the store is no reason not to start: it is tried again.
+        Trouble with the store, or with keys, is no reason not to start: it is tried again.
         """
-        with suppress(StoreError):
+        with suppress(StoreError, KeyUnavailable):
             if self._schedules and await self._declare_locked() is None:
                 self._is_first = False
 
@@ -85,6 +95,8 @@ class Declarer(Service):
             if waits is not None:
                 return min(waits, LONGEST_WAIT) * self.runtime.uniform(0.8, 1.2)
             self._is_first = False
+        if not self._is_renewed:
+            await self._renew_seals()
         await self._sweep()
         return INTERVAL
 
@@ -121,14 +133,24 @@ class Declarer(Service):
 
     async def _declare_all(self, holder: UUID) -> None:
         known = await self._known()
-        told = False
+        told, missing = False, None
         for number, schedule in enumerate(self._schedules):
             if number % PAGE == PAGE - 1:
                 await self._store.renew_lock(LOCK, holder, TTL)
-            info = known.get(schedule.name)
-            told = await self._declare(schedule, info) or told
+            if missing is not None and self.seal and self.seal.hides(schedule.firing):
+                continue
+            try:
+                told = await self._declare(schedule, known.get(schedule.name)) or told
+            except PayloadTooLarge as error:
+                self._say(schedule.name, str(error))
+            except KeyUnavailable as error:
+                # Not in the clear; but that is no reason to leave out those that are no secret.
+                self._say(schedule.name, str(error))
+                missing = error
         if told and self._notifier is not None:
             self._notifier.publish([ScheduleHint()])
+        if missing is not None:
+            raise missing
 
     async def _known(self) -> dict[str, ScheduleInfo]:
         names = [schedule.name for schedule in self._schedules]
@@ -165,13 +187,16 @@ class Declarer(Service):
         if info is not None and not self._is_first and info.declared_at is not None:
             # Only a sign of life: other nodes may run other code by now.
             return replace(info, declared_at=now) if self._is_stale(info, now) else None
+        if self.seal is not None:
+            schedule = await self.seal.kept(schedule, None if info is None else info.schedule)
         before = info or ScheduleInfo(replace(schedule, trigger=b""), 0, None)
+        whole = merged(schedule, before.schedule, before.edited)
         try:
-            slots = await slots_with(self._store, merged(schedule, before.schedule, before.edited))
+            slots = await slots_with(self._store, whole)
             wanted = declared_anew(schedule, before, now, slots)
         except ConfigError as error:
             self._say(schedule.name, str(error))
-            wanted = replace(before, schedule=schedule, next_fire=None, problem=str(error))
+            wanted = replace(before, schedule=whole, next_fire=None, problem=str(error))
         if info is not None and wanted == info and not self._is_stale(info, now):
             return None
         return replace(wanted, declared_at=now)
@@ -191,6 +216,33 @@ class Declarer(Service):
         if self._said.get(name) != problem:
             self._said[name] = problem
             self.bus.emit(ScheduleTrouble(name, problem))
+
+    # Sealing
+
+    async def _renew_seals(self) -> None:
+        """Seal what was stored before its task was encrypted, or with a key of the past.
+
+        Once per node: whoever changes keys starts nodes anew.
+        """
+        seal, after = self.seal, None
+        if seal is not None and seal.active:
+            while page := await self._store.list_schedules(after=after, limit=PAGE):
+                for info in page:
+                    await self._renew_seal(info, seal)
+                after = page[-1].schedule.name
+        self._is_renewed = True
+
+    async def _renew_seal(self, info: ScheduleInfo, seal: Seal) -> None:
+        try:
+            wanted = await seal.renewed(info.schedule)
+        except KeyUnavailable:
+            raise
+        except SealError as error:
+            self._say(info.schedule.name, str(error))
+            return
+        if wanted != info.schedule:
+            # If it has just fired or was edited: whoever starts next comes by again.
+            await self._store.save_schedule(replace(info, schedule=wanted), info.revision)
 
     # Removing
 

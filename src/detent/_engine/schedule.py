@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Final
 from uuid import UUID
 
+from detent._engine.announce import Announcer
 from detent._engine.seal import Seal, sealed_plans
 from detent._engine.service import Service
 from detent.config import SchedulesConfig
@@ -72,8 +73,9 @@ class Firer(Service):
         self.may_flag: Callable[[], bool] = lambda: True
         """One node is enough to look for schedules that nobody fires."""
         self.on_fired: Callable[[Sequence[Wake]], None] = lambda _wakes: None
+        self.announcer: Announcer | None = None
         self.seal: Seal | None = None
-        """What encrypts the jobs of tasks that are encrypted; without their key nothing fires."""
+        """What encrypts the jobs of tasks that are encrypted; without their key they wait."""
 
     def receive(self, wakes: Sequence[Wake]) -> None:
         """Take wake-ups from the notifier: a schedule was changed, or some may have been missed."""
@@ -99,7 +101,7 @@ class Firer(Service):
             return await self._ask(tasks)
         plans = await self._plans(found.due, found.now)
         if self.seal is not None:
-            plans = await sealed_plans(plans, self.seal, self._registry)
+            plans = await self._sealed(plans, found.due, self.seal)
         fired = await self._fire(plans)
         self._tell(fired, plans, found.now)
         if not fired and any(plan.slots for plan in plans):
@@ -180,6 +182,14 @@ class Firer(Service):
         )
         return PlannedSlot(slot, state, job)
 
+    async def _sealed(
+        self, plans: Sequence[FirePlan], due: Sequence[ScheduleInfo], seal: Seal
+    ) -> list[FirePlan]:
+        """Return plans whose jobs can be stored; those without their key are flagged, and wait."""
+        sealed, problems = await sealed_plans(plans, seal)
+        infos = {info.schedule.name: info for info in due} if problems else {}
+        return sealed + [_problem(infos[name], problem) for name, problem in problems.items()]
+
     # Firing
 
     async def _fire(self, plans: Sequence[FirePlan]) -> list[FiredSlot]:
@@ -240,9 +250,10 @@ class Firer(Service):
                 self._told.pop(plan.name, None)
         written = {each.job for each in fired}
         jobs = [slot.job for plan in plans for slot in plan.slots if slot.job is not None]
-        hints = [
-            Hint(job.lane, job.priority, job.due_at, job.id) for job in jobs if job.id in written
-        ]
+        stored = [job for job in jobs if job.id in written]
+        if self.announcer is not None:
+            self.announcer.enqueued(stored)
+        hints = [Hint(job.lane, job.priority, job.due_at, job.id) for job in stored]
         if hints:
             self.on_fired(hints)
 

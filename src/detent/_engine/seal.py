@@ -1,27 +1,61 @@
 """Encrypts the jobs that schedules fire: only now do they have the ids that they are bound to."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Protocol
 
+from detent.errors import DetentError, KeyUnavailable
 from detent.model.job import NewJob
-from detent.model.schedule import FirePlan, PlannedSlot
-from detent.tasks import Registry
-
-Seal = Callable[[NewJob, bool | None], Awaitable[NewJob]]
-"""Returns a job with its values sealed, if those of a task declared like this are."""
+from detent.model.schedule import FirePlan, Firing, PlannedSlot, Schedule
 
 
-async def sealed_plans(plans: Sequence[FirePlan], seal: Seal, registry: Registry) -> list[FirePlan]:
-    """Return plans whose jobs can be stored; raise `KeyUnavailable` when there is no key now."""
-    return [
-        replace(plan, slots=[await _sealed(slot, seal, registry) for slot in plan.slots])
-        for plan in plans
-    ]
+class Seal(Protocol):
+    """Seals and opens the values of schedules, where those of their task are encrypted."""
+
+    @property
+    def active(self) -> bool:
+        """Whether there are keys to seal with."""
+
+    def concerns(self, job: NewJob) -> bool:
+        """Whether a job is not to be stored just as its schedule says."""
+
+    def hides(self, values: NewJob | Firing) -> bool:
+        """Whether the values of a schedule, or of a job of one, are a secret."""
+
+    async def kept(self, schedule: Schedule, known: Schedule | None = None) -> Schedule:
+        """Return a schedule as it may be stored; what `known` says already stays as it is there."""
+
+    async def renewed(self, schedule: Schedule) -> Schedule:
+        """Return a stored schedule as it would be stored now."""
+
+    async def job(self, name: str, job: NewJob) -> NewJob:
+        """Return a job of the schedule of that name as it may be stored."""
 
 
-async def _sealed(slot: PlannedSlot, seal: Seal, registry: Registry) -> PlannedSlot:
-    if slot.job is None:
-        return slot
-    task = registry.find(slot.job.task)
-    encrypted = None if task is None else task.options_declared.encrypted
-    return slot._replace(job=await seal(slot.job, encrypted))
+async def sealed_plans(
+    plans: Sequence[FirePlan], seal: Seal
+) -> tuple[list[FirePlan], dict[str, str]]:
+    """Return the plans whose jobs can be stored, and what is wrong with the others, by name.
+
+    Nobody waits for a schedule whose key cannot be had, and a provider that is away is asked once.
+    """
+    sealed: list[FirePlan] = []
+    problems: dict[str, str] = {}
+    away: KeyUnavailable | None = None
+    for plan in plans:
+        try:
+            if any(slot.job is not None and seal.concerns(slot.job) for slot in plan.slots):
+                if away is not None:
+                    raise away
+                slots = [await _sealed(plan.name, slot, seal) for slot in plan.slots]
+                sealed.append(replace(plan, slots=slots))
+            else:
+                sealed.append(plan)
+        except DetentError as error:
+            problems[plan.name] = str(error)
+            away = error if isinstance(error, KeyUnavailable) else away
+    return sealed, problems
+
+
+async def _sealed(name: str, slot: PlannedSlot, seal: Seal) -> PlannedSlot:
+    return slot if slot.job is None else slot._replace(job=await seal.job(name, slot.job))

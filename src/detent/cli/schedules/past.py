@@ -1,8 +1,8 @@
 """`detent schedules history`, `trigger` and `backfill`: slots that were, and slots by hand."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
@@ -18,14 +18,19 @@ from detent.cli.output import (
     print_table,
     text,
 )
-from detent.cli.running import load_config
+from detent.cli.running import load_config, run
 from detent.cli.schedules.record import found, hint, slot_record
-from detent.cli.session import Session, with_session
-from detent.errors import ScheduleNotFound
+from detent.cli.session import Session, refuse_memory, with_session
+from detent.errors import ScheduleNotFound, SealError
 from detent.handle import Job
 from detent.jobs import MAX_LIMIT
 from detent.model.schedule import FiredSlot, Overlap, SlotInfo, SlotState
 from detent.slots import MOST_SLOTS
+
+if TYPE_CHECKING:
+    from detent.app import App
+
+Fired = TypeVar("Fired")
 
 COLUMNS: Final = (
     Column("slot (UTC)"),
@@ -109,21 +114,65 @@ def print_slots(slots: Sequence[SlotInfo]) -> None:
     print_table(COLUMNS, rows)
 
 
-@click.command("trigger", epilog=example("detent schedules trigger nightly"))
+app_option: Final = click.option(
+    "--app",
+    "place",
+    metavar="APP",
+    help="module:attribute; only where its keys come from a provider.",
+)
+
+
+def _firing(
+    place: str | None,
+    url: str | None,
+    schema: str | None,
+    fire: "Callable[[Session | App], Awaitable[Fired]]",
+) -> Fired:
+    """Fire through an app if one is given, which knows its keys, or else through the store."""
+    try:
+        if place is None:
+            return with_session(load_config(url, schema), fire)
+        from detent.cli.locate import aim, find_app  # noqa: PLC0415  an app takes a while
+
+        app = find_app(place)
+        aim(app, url, schema)
+        refuse_memory(app.config)
+
+        async def within() -> Fired:
+            async with app:
+                return await fire(app)
+
+        return run(within(), app.config)
+    except SealError as error:
+        raise Failed(
+            f"{error}; give the keys in DETENT_ENCRYPTION_KEYS or [encryption] keys, or the app "
+            "that has them with --app"
+        ) from error
+
+
+@click.command(
+    "trigger",
+    epilog=example(
+        "detent schedules trigger nightly", "detent schedules trigger nightly --app shop.jobs:app"
+    ),
+)
 @click.argument("name", shell_complete=complete_schedule)
+@app_option
 @store_options
 @json_option
-def trigger_command(name: str, url: str | None, schema: str | None, as_json: bool) -> None:
+def trigger_command(
+    name: str, place: str | None, url: str | None, schema: str | None, as_json: bool
+) -> None:
     """Fire a schedule once, now.
 
     Also one that is paused. Its next slot stays, and its overlap rule holds.
     """
 
-    async def fire(session: Session) -> Job[object]:
+    async def fire(session: "Session | App") -> Job[object]:
         await found(session, name)
         return await session.schedules.trigger_now(name)
 
-    job = with_session(load_config(url, schema), fire)
+    job = _firing(place, url, schema, fire)
     if as_json:
         print_json({"schedule": name, "job": str(job.id)})
     elif on_terminal():
@@ -169,15 +218,17 @@ def trigger_command(name: str, url: str | None, schema: str | None, as_json: boo
     metavar="N",
     help="Refuse more slots than these.",
 )
+@app_option
 @store_options
 @json_option
-def backfill_command(
+def backfill_command(  # noqa: PLR0913  each is one word of the command
     *,
     name: str,
     start: datetime,
     end: datetime | None,
     overlap: str | None,
     limit: int,
+    place: str | None,
     url: str | None,
     schema: str | None,
     as_json: bool,
@@ -188,12 +239,12 @@ def backfill_command(
     a line: slot, what became of it and its job, with tabs in between.
     """
 
-    async def fire(session: Session) -> Sequence[FiredSlot]:
+    async def fire(session: "Session | App") -> Sequence[FiredSlot]:
         await found(session, name)
         last = end or (await session.store.due_schedules([], 0)).now
         return await session.schedules.backfill(name, start, last, overlap=overlap, limit=limit)
 
-    slots = with_session(load_config(url, schema), fire)
+    slots = _firing(place, url, schema, fire)
     rows = [
         {"slot": iso(slot.slot), "state": str(slot.state), "job": _text(slot.job)} for slot in slots
     ]

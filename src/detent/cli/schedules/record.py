@@ -2,7 +2,7 @@
 
 import json
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from detent.cli.command import Failed
 from detent.cli.groups import meant
@@ -15,8 +15,11 @@ from detent.model.schedule import Misfire, Schedule, ScheduleInfo, SlotInfo
 from detent.model.triggers import trigger_from
 from detent.options import read_options
 
+if TYPE_CHECKING:
+    from detent.app import App
 
-async def found(session: Session, name: str) -> ScheduleInfo:
+
+async def found(session: "Session | App", name: str) -> ScheduleInfo:
     """Return a schedule, or say which name was probably meant."""
     try:
         return await session.schedules.get(name)
@@ -24,7 +27,7 @@ async def found(session: Session, name: str) -> ScheduleInfo:
         raise Failed(f"{error}; {await hint(session, name)}") from error
 
 
-async def hint(session: Session, name: str) -> str:
+async def hint(session: "Session | App", name: str) -> str:
     """Return which name was probably meant."""
     names = [info.schedule.name for info in await session.schedules.list(limit=1_000)]
     return meant(name, names, "known are") if names else "there is none yet"

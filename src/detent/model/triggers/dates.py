@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time
+from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, time
 from typing import Final, Self
 
 from detent.model.fields import Fields, Where, check_time, parse, to_instant
@@ -36,7 +36,7 @@ class Dates:
         for each in self.dates:
             if not isinstance(each, date):
                 raise where.wrong_type(each, "dates or datetimes")
-            moment = _plain(each)
+            moment = _plain(where, each)
             found.setdefault(to_instant(moment, self.at, zone), moment)
         if not 1 <= len(found) <= MOST_DATES:
             raise ValueError(f"Dates(dates=...): must be 1 to {MOST_DATES} dates, not {len(found)}")
@@ -96,7 +96,7 @@ class Once:
         zone_of(self.timezone)
         if not isinstance(self.at, datetime):
             raise Where("Once", "at").wrong_type(self.at, "a datetime")
-        object.__setattr__(self, "at", _plain(self.at))
+        object.__setattr__(self, "at", _plain(Where("Once", "at"), self.at))
 
     def next_after(self, moment: datetime) -> datetime | None:
         """Return the slot if it is strictly after a moment."""
@@ -131,8 +131,11 @@ class Once:
         return trigger
 
 
-def _plain(moment: date | datetime) -> date | datetime:
+def _plain(where: Where, moment: date | datetime) -> date | datetime:
     """Return a moment such that equal ones look equal: in UTC if it has a zone, of no fold."""
+    if not MINYEAR < moment.year < MAXYEAR:
+        # In another zone it may be in a year that there is not.
+        raise where.wrong(moment, f"a time in the years {MINYEAR + 1} to {MAXYEAR - 1}")
     if not isinstance(moment, datetime):
         return moment
     return moment.replace(fold=0) if moment.tzinfo is None else moment.astimezone(UTC)

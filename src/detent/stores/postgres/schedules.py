@@ -1,5 +1,6 @@
 """Keeps schedules and calendars, and tells which are due; `firing.py` fires them."""
 
+import hashlib
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -16,7 +17,7 @@ from detent.model.schedule import (
 )
 from detent.spi.notifier import Notifier, ScheduleHint
 from detent.spi.schedules import DueSchedules
-from detent.stores.postgres.database import Database
+from detent.stores.postgres.database import Connection, Database
 
 # How many schedules are named that still use a calendar.
 NAMED: Final = 20
@@ -30,10 +31,9 @@ class Scheduling:
 
     async def save_schedule(self, info: ScheduleInfo, expected: int | None) -> ScheduleInfo | None:
         """See `ScheduleStore.save_schedule`."""
-        if expected is None:
-            rows = await self.database.fetch("insert_schedule", *_columns(info))
-        else:
-            rows = await self.database.fetch("update_schedule", *_columns(info), expected)
+        args = _columns(info) if expected is None else [*_columns(info), expected]
+        name = "insert_schedule" if expected is None else "update_schedule"
+        rows = await self._in_turn("join_schedule_group", info.schedule.group, name, args)
         if not rows:
             return None
         self.notifier.publish([ScheduleHint()])
@@ -61,16 +61,32 @@ class Scheduling:
         """See `ScheduleStore.pause_schedules`."""
         if name is not None:
             return len(await self.database.fetch("pause_schedule", name))
-        return len(await self.database.fetch("pause_schedule_group", group))
+        return len(await self._switch("pause_schedule_group", group or ""))
 
     async def resume_schedules(self, *, name: str | None = None, group: str | None = None) -> int:
         """See `ScheduleStore.resume_schedules`."""
         if name is not None:
             resumed = await self.database.fetch("resume_schedule", name)
         else:
-            resumed = await self.database.fetch("resume_schedule_group", group)
+            resumed = await self._switch("resume_schedule_group", group or "")
         self.notifier.publish([ScheduleHint()] if resumed else [])
         return len(resumed)
+
+    async def _switch(self, name: str, group: str) -> list[Any]:
+        return await self._in_turn("switch_schedule_group", group, name, [group])
+
+    async def _in_turn(self, turn: str, group: str, name: str, args: Sequence[Any]) -> list[Any]:
+        """Run a statement so that nobody joins a group while it is paused or resumed.
+
+        Two statements, since one that had to wait would still see what was there before.
+        """
+        key = _key_of(self.database.address.schema, group)
+
+        async def work(connection: Connection) -> list[Any]:
+            await connection.fetch(self.database.sql(turn), key)
+            return list(await connection.fetch(self.database.sql(name), *args))
+
+        return await self.database.transact(work)
 
     async def due_schedules(self, tasks: Sequence[str], limit: int) -> DueSchedules:
         """See `ScheduleStore.due_schedules`."""
@@ -117,6 +133,13 @@ class Scheduling:
     async def delete_calendar(self, name: str) -> list[str]:
         """See `ScheduleStore.delete_calendar`."""
         return [row["name"] for row in await self.database.fetch("delete_calendar", name, NAMED)]
+
+
+def _key_of(schema: str, group: str) -> int:
+    """Return the number under which those who join a group and those who switch it take turns."""
+    text = f"detent schedule group {schema} {group}"
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
 
 
 def _columns(info: ScheduleInfo) -> tuple[Any, ...]:

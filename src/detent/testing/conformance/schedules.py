@@ -254,6 +254,17 @@ class ScheduleConformance:
         assert sorted(await due_names(store)) == ["a", "b", "c"]
         assert (await saved(store, "d", group="night")).paused_at is None
 
+    async def test_whoever_joins_a_group_while_it_is_switched_is_switched_too(
+        self, store: Store
+    ) -> None:
+        for turn in range(12):
+            switch = store.resume_schedules if turn % 2 else store.pause_schedules
+            names = [f"{turn}-{number}" for number in range(6)]
+            joining = [saved(store, name, group="night") for name in names]
+            await asyncio.gather(*joining[:3], switch(group="night"), *joining[3:])
+            paused = {info.paused_at is not None for info in await store.list_schedules()}
+            assert paused == {not turn % 2}, f"turn {turn}"
+
     async def test_one_of_a_paused_group_can_be_resumed_alone(self, store: Store) -> None:
         await saved(store, "a", group="night")
         await saved(store, "b", group="night")

@@ -17,8 +17,9 @@ VALUES (
     coalesce($28::timestamptz, (
         SELECT paused_at FROM detent.detent_schedule_group WHERE detent_schedule_group.name = $2
     )),
-    $29, $30::text[], $31, nextval('detent.detent_schedule_revision'), clock_timestamp(),
-    clock_timestamp()
+    -- Of this statement: two looks at the clock would be two moments.
+    $29, $30::text[], $31, nextval('detent.detent_schedule_revision'), statement_timestamp(),
+    statement_timestamp()
 )
 ON CONFLICT (name) DO NOTHING
 RETURNING *
