@@ -103,7 +103,13 @@ class Scene:
         none = [None] * 5
         scans = [LaneScan(lane, "default", 5, self.floors.get(lane, none)) for lane in lanes]
         request = GatedRequest(
-            self.node, scans, [5] * len(scans), 1_000, timedelta(minutes=15), 8_192
+            self.node,
+            scans,
+            [5] * len(scans),
+            [0] * len(scans),
+            1_000,
+            timedelta(minutes=15),
+            8_192,
         )
         answer = await self.store.claim_gated(request)
         for claim in answer.claims:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 from weakref import WeakKeyDictionary
 
+from detent.config.readers import check_label
 from detent.errors import ConfigError
-from detent.model.rates import NOTHING_TAKEN, Grants, Rate, is_forgettable, take
+from detent.model.rates import NOTHING_TAKEN, Grants, Rate, matters_until, take
 from detent.spi.rates import RateAsk, RateStore, RateVerdict
 
 LOCAL_SCOPES: Final = ("user", "ip")
@@ -87,10 +88,10 @@ class HybridLimiter:
 
     async def ask(self, ask: RateAsk) -> RateVerdict:
         """See `RateLimiter.ask`."""
+        check_ask(ask)
         scope, colon, _ = ask.name.partition(":")
         if not colon or scope not in self._scopes:
             return await self._exact.ask(ask)
-        check_ask(ask)
         now = self._monotonic()
         _, grants = self._kept.get(ask.name, (ask.rate, NOTHING_TAKEN))
         taken = take(ask.rate, grants, ask.wanted, now)
@@ -101,15 +102,16 @@ class HybridLimiter:
 
     def _tidy(self, now: float) -> None:
         """Forget the names that are as if nobody had ever used them."""
-        self._kept = {
-            name: kept for name, kept in self._kept.items() if not is_forgettable(*kept, now)
-        }
+        self._kept = {name: kept for name, kept in self._kept.items() if matters_until(*kept) > now}
         # Not with every ask from now on, when nearly all are in use.
         self._tidy_at = max(TIDY_AT, 2 * len(self._kept))
 
 
 def check_ask(ask: RateAsk) -> None:
     """Refuse an ask that could never be granted."""
+    check_label("rate", ask.name)
+    if type(ask.wanted) is not int:
+        raise ConfigError(f"rate {ask.name!r}: asked for {ask.wanted!r}, must be a whole number")
     if not 1 <= ask.wanted <= ask.rate.most:
         raise ConfigError(
             f"rate {ask.name!r}: asked for {ask.wanted}, must be 1 to {ask.rate.most} (its most)"

@@ -7,16 +7,13 @@ from typing import Any, Final
 
 from detent.config import check_name
 from detent.errors import ConfigError, InvalidJob
-from detent.model.gates import FAIR, RATE, RESOURCE, TASK, Gate, gate_name, written
-from detent.model.limits import MAX_CONCURRENCY, Limit
+from detent.model.gates import FAIR, RATE, RESOURCE, TASK, Gate, gate_name
+from detent.model.limits import MAX_CONCURRENCY, MAX_WEIGHT, Limit
 from detent.model.rates import Rate
 
 KeyFunction = Callable[..., Any]
 
 MAX_KEY: Final = 255
-MAX_WEIGHT: Final = 1_000
-# What an index of the database can hold with room to spare.
-MAX_GATES: Final = 2_000
 OPTIONS: Final = (
     "resource",
     "weight",
@@ -71,8 +68,8 @@ class TaskLimits:
             limits.append(Limit(self._name(RATE, self.rate_key), rate=self.rate))
         return limits
 
-    def gates(self, queue: str, arguments: Mapping[str, Any]) -> list[str]:
-        """Return the gates that a call has to pass, as they stand in its lane."""
+    def gates(self, queue: str, arguments: Mapping[str, Any]) -> list[Gate]:
+        """Return the gates that a call has to pass."""
         gates = []
         if self.resource is not None:
             gates.append(Gate(gate_name(RESOURCE, self.resource), self.weight))
@@ -83,64 +80,66 @@ class TaskLimits:
             gates.append(Gate(gate_name(RATE, self.task, self._key("rate_key", arguments))))
         if self.fair_key is not None:
             gates.append(self._fair(queue, arguments))
-        names = [written(gate) for gate in gates]
-        if len("".join(names).encode()) > MAX_GATES:
-            raise InvalidJob(
-                f"the keys of {self.task} are {len(''.join(names).encode()):,} bytes together, the "
-                f"limit is {MAX_GATES:,}",
-                path="concurrency_key",
-            )
-        return names
+        return gates
 
     def _name(self, kind: str, key: KeyFunction | None) -> str:
         return gate_name(kind, self.task, None if key is None else "")
 
     def _fair(self, queue: str, arguments: Mapping[str, Any]) -> Gate:
-        value, weight = self._call("fair_key", arguments), 1
-        if isinstance(value, tuple):
-            if len(value) != 2 or type(value[1]) is not int or not 1 <= value[1] <= MAX_WEIGHT:
-                raise InvalidJob(
-                    f"fair_key of {self.task} returned {value!r}: must be a key, or a key and a "
-                    f"weight of 1 to {MAX_WEIGHT:,}",
-                    path="fair_key",
-                )
-            value, weight = value
-        return Gate(gate_name(FAIR, queue, self._text("fair_key", value)), weight)
+        value = call_key("fair_key", self.task, self.fair_key, arguments)
+        key, weight = split_weight(self.task, value)
+        return Gate(gate_name(FAIR, queue, key_text("fair_key", self.task, key)), weight)
 
     def _key(self, name: str, arguments: Mapping[str, Any]) -> str | None:
-        if getattr(self, name) is None:
-            return None
-        return self._text(name, self._call(name, arguments))
-
-    def _call(self, name: str, arguments: Mapping[str, Any]) -> Any:
         function = getattr(self, name)
-        try:
-            return function(**_taken_by(function, arguments))
-        except Exception as error:
-            called = getattr(function, "__qualname__", repr(function))
-            raise InvalidJob(
-                f"{name} of {self.task}, {called}, raised {type(error).__name__}: {error}",
-                path=name,
-            ) from error
+        if function is None:
+            return None
+        return key_text(name, self.task, call_key(name, self.task, function, arguments))
 
-    def _text(self, name: str, value: Any) -> str:
-        if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
-            raise InvalidJob(
-                f"{name} of {self.task} returned {value!r}: must be a text or a whole number",
-                path=name,
-            )
-        text = str(value)
-        if len(text) > MAX_KEY:
-            raise InvalidJob(
-                f"{name} of {self.task} returned {text[:40]!r}...: {len(text)} characters, the "
-                f"limit is {MAX_KEY}",
-                path=name,
-            )
-        if not text.isprintable():
-            raise InvalidJob(
-                f"{name} of {self.task} returned {text!r}: has unprintable characters", path=name
-            )
-        return text
+
+def call_key(name: str, task: str, function: Any, arguments: Mapping[str, Any]) -> Any:
+    """Return what a function says is the key of a call, or raise `InvalidJob` that names it."""
+    try:
+        return function(**_taken_by(function, arguments))
+    except Exception as error:
+        called = getattr(function, "__qualname__", repr(function))
+        raise InvalidJob(
+            f"{name} of {task}, {called}, raised {type(error).__name__}: {error}", path=name
+        ) from error
+
+
+def split_weight(task: str, value: Any) -> tuple[Any, int]:
+    """Return the key of a fair share, and its weight if it came with one."""
+    if not isinstance(value, tuple):
+        return value, 1
+    if len(value) != 2 or type(value[1]) is not int or not 1 <= value[1] <= MAX_WEIGHT:
+        raise InvalidJob(
+            f"fair_key of {task} returned {value!r}: must be a key, or a key and a "
+            f"weight of 1 to {MAX_WEIGHT:,}",
+            path="fair_key",
+        )
+    key, weight = value
+    return key, weight
+
+
+def key_text(name: str, task: str, value: Any) -> str:
+    """Return a key as a text, or raise `InvalidJob` with what is wrong about it."""
+    if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
+        raise InvalidJob(
+            f"{name} of {task} returned {value!r}: must be a text or a whole number", path=name
+        )
+    text = str(value)
+    if len(text) > MAX_KEY:
+        raise InvalidJob(
+            f"{name} of {task} returned {text[:40]!r}...: {len(text)} characters, the "
+            f"limit is {MAX_KEY}",
+            path=name,
+        )
+    if not text.isprintable():
+        raise InvalidJob(
+            f"{name} of {task} returned {text!r}: has unprintable characters", path=name
+        )
+    return text
 
 
 def limits_of(task: str, options: dict[str, Any]) -> TaskLimits | None:

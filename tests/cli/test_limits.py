@@ -40,8 +40,8 @@ def known(program: Program) -> dict[str, Limit]:
 
 def test_limits_are_listed(run: Callable[..., Result]) -> None:
     assert run("limits").output.splitlines() == [
-        "rate:call\t0\t-\t100\t1.0\t10\tbucket\tfalse",
-        "resource:smtp\t0\t3\t-\t-\t-\t-\tfalse",
+        "rate:call\t0\t-\t100\t1.0\t10\tbucket\tfalse\t-",
+        "resource:smtp\t0\t3\t-\t-\t-\t-\tfalse\t-",
     ]
     rate, resource = json.loads(run("limits", "list", "--json").output)
     assert (rate["rate"], rate["burst"], resource["concurrency"]) == (100, 10, 3)
@@ -53,7 +53,7 @@ def test_limits_are_listed_for_people(
     terminal(80)
     said = run("limits").output
     assert "100/s, burst 10" in said
-    assert "detent limits set rate:call --concurrency 5" in said
+    assert "detent limits set rate:call --rate 10/s" in said
 
 
 def test_a_limit_is_changed_and_taken_back(run: Callable[..., Result], program: Program) -> None:
@@ -74,10 +74,22 @@ def test_a_queue_is_limited_and_let_go(run: Callable[..., Result], program: Prog
     assert run("queues", "limit", "mial", "--concurrency", "2").exit_code == 1
 
 
+def test_a_share_is_weighed_and_let_go(run: Callable[..., Result], program: Program) -> None:
+    assert "fair:mail#a%2Bb: weight 3." in run("limits", "share", "mail", "a+b", "3").output
+    assert known(program)["fair:mail#a%2Bb"] == Limit("fair:mail#a%2Bb", weight=3)
+    assert "fair:mail#a%2Bb\t0\t-\t-\t-\t-\t-\ttrue\t3" in run("limits").output
+    told = json.loads(run("limits", "share", "mail", "a+b", "auto", "--json").output)
+    assert told == {"name": "fair:mail#a%2Bb", "weight": None}
+    assert "fair:mail#a%2Bb" not in known(program)
+
+
 @pytest.mark.parametrize(
     "arguments, words, code",
     [
         (("set", "smpt", "--concurrency", "1"), "did you mean resource:smtp?", 1),
+        (("share", "mail", "gold", "0"), "must be 1 to 1,000, or auto", 2),
+        (("share", "a b", "gold", "1"), "queue 'a b': must be", 2),
+        (("share", "mail", "a\nb", "1"), "at most 255 characters", 2),
         (("reset", "zzz"), "no limit is named 'resource:zzz'", 1),
         (("set", "smtp"), "say --concurrency, --rate or both", 2),
         (("set", "smtp", "--concurrency", "0"), "'0' must be 1 to 1,000,000", 2),

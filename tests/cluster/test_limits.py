@@ -232,3 +232,30 @@ async def test_a_rate_holds_over_four_nodes_for_half_a_minute(url: str) -> None:
     print(f"{begun} begun in 30 s, at most {most} in a second")  # noqa: T201  for whoever looks
     assert 2_970 <= begun <= 3_010
     assert most <= 110
+
+
+@pytest.mark.slow
+async def test_shares_and_priorities_over_two_nodes(url: str) -> None:
+    """Two nodes of one slot each: the urgent first, and of those three of gold for one of tin."""
+    app = App(url)
+    done: list[tuple[str, int]] = []
+    app.queue("default", fair_key="tenant", weights={"gold": 3})
+
+    @app.task(name="shared")
+    async def shared(tenant: str, level: int) -> None:
+        done.append((tenant, level))
+
+    calls = [
+        shared.options(priority=level).bind(tenant, level)
+        for level in (1, 3)
+        for tenant in ("gold", "tin")
+        for _ in range(40)
+    ]
+    async with app:
+        jobs = await app.enqueue_many(calls)
+        async with app.node(concurrency=1), app.node(concurrency=1, name="other"):
+            for job in jobs:
+                await job.result(timeout=30)
+    # Each node may hold one that it claimed when nothing more urgent was left.
+    assert Counter(level for _, level in done[:80])[3] >= 76, done
+    assert Counter(tenant for tenant, _ in done[:40])["gold"] == pytest.approx(30, abs=4), done

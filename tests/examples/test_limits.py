@@ -1,13 +1,10 @@
 """If these fail, the limits that we show do not hold, or hold up what they should not."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.examples.programs import EXAMPLES, PATIENCE
+from tests.examples.programs import EXAMPLES, run_to_its_end
 
 PRINTED = {
     "permits.py": [
@@ -19,20 +16,15 @@ PRINTED = {
         "5 orders at once",
     ],
     "rate.py": ["30 calls, 5 of them at once", "not too fast"],
+    "fair.py": [
+        "first of all what is critical: tin",
+        "then by weight: 3 of gold for 1 of tin",
+        "in the end all 251 are done",
+    ],
 }
 
 
 @pytest.mark.parametrize("name", PRINTED)
 def test_it_says_what_it_should(name: str, tmp_path: Path) -> None:
-    environ = {key: value for key, value in os.environ.items() if "DETENT" not in key}
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLES / "limits" / name)],
-        cwd=tmp_path,
-        env=environ,
-        timeout=PATIENCE,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = run_to_its_end(EXAMPLES / "limits" / name, tmp_path)
     assert done.stdout.splitlines() == PRINTED[name]

@@ -1,15 +1,25 @@
 """Limits from the declaration to the slot: never too many, never stuck, refused when impossible."""
 
 import asyncio
+import math
+import re
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from detent import App, ConfigError, InvalidJob, JobContext, Rate, RetryAfter
+from detent.errors import NotAllowed
+from detent.model.access import Action, Target
 from detent.model.gates import gates_of
 from detent.model.limits import Limit
+from detent.model.rates import Algorithm
+from detent.spi.limits import GatedAnswer, GatedRequest
 from detent.stores.memory import MemoryNotifier, MemoryStore
+from detent.tasks import BoundCall, Task
 
 
 @pytest.fixture
@@ -117,6 +127,316 @@ async def test_fair_keys_have_turns(app: App) -> None:
     assert "small" not in done[60:], done
 
 
+async def test_weights_count_when_slots_become_free_one_at_a_time(app: App) -> None:
+    done: list[str] = []
+
+    @app.task(fair_key=lambda tenant: (tenant, 3 if tenant == "gold" else 1))
+    async def work(tenant: str) -> None:
+        done.append(tenant)
+
+    jobs = await app.enqueue_many([work.bind(name) for name in ("gold", "tin") for _ in range(40)])
+    async with app.node(concurrency=1):
+        for job in jobs:
+            await job.result(timeout=10)
+    assert Counter(done[:40])["gold"] == pytest.approx(30, abs=3), done
+
+
+async def test_a_key_has_one_share_in_however_many_lanes_its_jobs_stand(app: App) -> None:
+    done: list[str] = []
+
+    @app.task(fair_key=lambda tenant, **_: tenant, concurrency=9, concurrency_key=lambda part: part)
+    async def work(tenant: str, part: int) -> None:
+        done.append(tenant)
+
+    calls = [work.bind("split", number % 10) for number in range(60)]
+    jobs = await app.enqueue_many(calls + [work.bind("whole", 99) for _ in range(30)])
+    async with app.node(concurrency=1):
+        for job in jobs:
+            await job.result(timeout=10)
+    assert Counter(done[:40])["whole"] == pytest.approx(20, abs=3), done
+
+
+async def test_the_most_urgent_goes_first_whatever_gate_it_stands_behind(app: App) -> None:
+    done: list[str] = []
+
+    @app.task(concurrency=1, concurrency_key=lambda key: key)
+    async def work(key: str) -> None:
+        done.append(key)
+
+    calls = [work.options(priority=1).bind(f"low {number}") for number in range(30)]
+    calls += [work.options(priority=number % 4 + 1).bind(f"mixed {number}") for number in range(8)]
+    calls += [work.options(priority=4).bind("critical")]
+    jobs = await app.enqueue_many(calls)
+    async with app.node(concurrency=1):
+        for job in jobs:
+            await job.result(timeout=10)
+    assert set(done[:3]) == {"mixed 3", "mixed 7", "critical"}
+    assert set(done[3:5]) == {"mixed 2", "mixed 6"}
+    assert set(done[5:7]) == {"mixed 1", "mixed 5"}
+
+
+async def test_a_critical_job_that_comes_late_is_next(app: App) -> None:
+    done: list[str] = []
+    begun, release = asyncio.Event(), asyncio.Event()
+
+    @app.task(concurrency=1, concurrency_key=lambda key: key)
+    async def work(key: str) -> None:
+        done.append(key)
+        begun.set()
+        await release.wait()
+
+    jobs = await app.enqueue_many([work.bind(f"key {number % 10}") for number in range(40)])
+    async with app.node(concurrency=1):
+        await asyncio.wait_for(begun.wait(), 10)
+        jobs.append(await work.options(priority=4).enqueue("late"))
+        release.set()
+        for job in jobs:
+            await job.result(timeout=10)
+    # One may have been claimed already, to be there when a slot is free.
+    assert "late" in done[1:3], done
+
+
+async def test_without_shares_the_oldest_is_next(app: App) -> None:
+    done: list[int] = []
+
+    @app.task(concurrency=9, concurrency_key=lambda number: number % 3)
+    async def work(number: int) -> None:
+        done.append(number)
+
+    jobs = [await work.enqueue(number) for number in (0, 3, 6, 9, 1, 4, 2, 12, 5, 7)]
+    async with app.node(concurrency=1):
+        for job in jobs:
+            await job.result(timeout=10)
+    # Two may be claimed at once, to be there when a slot is free: one of each of two keys.
+    assert done[:2] in ([0, 3], [0, 1])
+    assert done.index(9) <= 6, done
+    assert done.index(12) > done.index(4), done
+
+
+async def test_within_a_priority_shares_have_turns(app: App) -> None:
+    done: list[tuple[str, int]] = []
+
+    @app.task(fair_key=lambda tenant, **_: tenant)
+    async def work(tenant: str, level: int) -> None:
+        done.append((tenant, level))
+
+    calls = [
+        work.options(priority=level).bind(tenant, level)
+        for tenant in ("a", "b")
+        for level in (1, 3)
+        for _ in range(10)
+    ]
+    jobs = await app.enqueue_many(calls)
+    async with app.node(concurrency=1):
+        for job in jobs:
+            await job.result(timeout=10)
+    assert {level for _, level in done[:20]} == {3}, done
+    for part in (done[:10], done[20:30]):
+        assert Counter(tenant for tenant, _ in part)["a"] == pytest.approx(5, abs=1), done
+
+
+async def test_jobs_of_a_paused_queue_are_not_asked_for_again_and_again() -> None:
+    store = MemoryStore()
+    app = App(store=store, notifier=MemoryNotifier())
+    asked = 0
+    claim = store.claim_gated
+
+    async def counted(request: GatedRequest) -> GatedAnswer:
+        nonlocal asked
+        asked += 1
+        return await claim(request)
+
+    store.claim_gated = counted  # type: ignore[method-assign]
+
+    @app.task(concurrency=1)
+    async def work() -> None: ...
+
+    await app.queues.pause("default")
+    job = await work.enqueue()
+    async with app.node(concurrency=5):
+        # Long enough for a dozen claims, if it asked again and again.
+        await asyncio.sleep(0.3)
+        assert asked <= 3
+        await app.queues.resume("default")
+        await job.result(timeout=10)
+
+
+async def test_a_queue_shares_fairly_whatever_its_jobs_are(app: App) -> None:
+    done: list[str] = []
+
+    @app.task(queue="mail")
+    async def send(tenant: str) -> None:
+        done.append(tenant)
+
+    app.queue("mail", fair_key="tenant", weights={"gold": 3})
+
+    @app.task(queue="mail", concurrency=50)
+    async def archive(number: int, tenant: str = "tin") -> None:
+        done.append(tenant)
+
+    @app.task
+    async def ping() -> None:
+        done.append("none")
+
+    calls = [send.bind("gold") for _ in range(60)]
+    calls += [archive.bind(number) for number in range(60)]
+    calls += [ping.options(queue="mail", tags=["tenant:tagged"]).bind() for _ in range(20)]
+    jobs = await app.enqueue_many(calls)
+    async with app.node(queues={"mail": 1}):
+        for job in jobs:
+            await job.result(timeout=10)
+    first = Counter(done[:50])
+    assert first["gold"] == pytest.approx(30, abs=3), first
+    assert first["tin"] == pytest.approx(10, abs=2), first
+    assert first["none"] == pytest.approx(10, abs=2), first
+
+
+async def test_shares_and_priorities_on_sqlite(tmp_path: Path) -> None:
+    app = App(f"sqlite:///{tmp_path}/jobs.db")
+    done: list[tuple[str, int]] = []
+    app.queue("default", fair_key="tenant", weights={"gold": 3})
+
+    @app.task
+    async def work(tenant: str, level: int) -> None:
+        done.append((tenant, level))
+
+    calls = [
+        work.options(priority=level).bind(tenant, level)
+        for level in (1, 3)
+        for tenant in ("gold", "tin")
+        for _ in range(20)
+    ]
+    async with app:
+        jobs = await app.enqueue_many(calls)
+        async with app.node(concurrency=1):
+            for job in jobs:
+                await job.result(timeout=20)
+    assert {level for _, level in done[:40]} == {3}, done
+    assert Counter(tenant for tenant, _ in done[:20])["gold"] == pytest.approx(15, abs=2), done
+    assert Counter(tenant for tenant, _ in done[40:60])["gold"] == pytest.approx(15, abs=2), done
+
+
+async def test_weights_can_be_changed_while_jobs_run(app: App) -> None:
+    done: list[str] = []
+    changed = asyncio.Event()
+    app.queue("default", fair_key="tenant")
+
+    @app.task
+    async def work(tenant: str) -> None:
+        if len(done) == 20:
+            await app.limits.share("default", "b", 4)
+            changed.set()
+        done.append(tenant)
+
+    jobs = await app.enqueue_many([work.bind(name) for name in ("a", "b") for _ in range(70)])
+    async with app.node(concurrency=1):
+        for job in jobs:
+            await job.result(timeout=10)
+    assert changed.is_set()
+    assert Counter(done[:20])["b"] == pytest.approx(10, abs=2), done
+    assert Counter(done[25:75])["b"] == pytest.approx(40, abs=3), done
+    (info,) = await app.limits.list()
+    assert (info.limit, info.edited) == (Limit("fair:default#b", weight=4), True)
+    await app.limits.share("default", "b", None)
+    assert await app.limits.list() == []
+
+
+async def test_where_jobs_of_a_fair_queue_stand(app: App) -> None:
+    app.queue("mail", fair_key="tenant")
+    app.queue("render", fair_key=lambda page: (f"book {700 // page}", 2))
+
+    @app.task(queue="mail", name="send")
+    async def send(tenant: str | None = None) -> None: ...
+
+    @app.task(queue="mail", name="own", fair_key=lambda to: to)
+    async def own(to: str, tenant: str) -> None: ...
+
+    @app.task(queue="render", name="render")
+    async def render(page: int) -> None: ...
+
+    @app.task(queue="mail", name="many")
+    async def many(tenant: list[str]) -> None: ...
+
+    def lane(call: BoundCall[None]) -> str:
+        return app.client.prepare(call).job.lane
+
+    assert lane(send.bind("a+b")) == "mail~fair:mail#a%2Bb"
+    assert lane(send.bind()) == "mail~fair:mail#"
+    assert lane(send.options(tags=["x", "tenant:acme"]).bind()) == "mail~fair:mail#acme"
+    assert lane(send.options(queue="other").bind("a")) == "other"
+    assert lane(send.options(queue="render").bind("a")) == "render~fair:render#"
+    assert lane(send.options(needs="gpu").bind("a")) == "mail+gpu~fair:mail#a"
+    assert lane(own.bind("me", "a")) == "mail~fair:mail#me", "the task says it more closely"
+    assert lane(render.bind(100)) == "render~fair:render#book 7*2"
+    with pytest.raises(InvalidJob, match=r"fair_key of render, .*lambda.*, raised ZeroDivision"):
+        lane(render.bind(0))
+    with pytest.raises(InvalidJob, match=r"fair_key of send returned 'x{40}'...: 256 characters"):
+        lane(send.bind("x" * 256))
+    with pytest.raises(InvalidJob, match="must be a text or a whole number"):
+        lane(many.bind(["a"]))
+
+
+@pytest.mark.parametrize(
+    "name, options, words",
+    [
+        ("a b", {"fair_key": "tenant"}, "queue 'a b': must be"),
+        ("mail", {"fair_key": ""}, "fair_key = '' of the queue mail: must be the name"),
+        ("mail", {"fair_key": 7}, "fair_key = 7 of the queue mail"),
+        ("mail", {"fair_key": "t", "weights": [1]}, r"weights = \[1\]: must name keys"),
+        ("mail", {"fair_key": "t", "weights": {"a": 0}}, "weight = 0 of fair:mail#a: must be 1"),
+        ("mail", {"fair_key": "t", "weights": {"a": True}}, "weight = True"),
+        ("mail", {"fair_key": "t", "weights": {1.5: 1}}, "key = 1.5 of the queue mail"),
+        ("mail", {"fair_key": "t", "weights": {"a\nb": 1}}, r"key = 'a\\nb' of the queue mail"),
+        ("mail", {"fair_key": "t", "weights": {"a" * 256: 1}}, "key = 'a{256}' of the queue"),
+    ],
+)
+def test_impossible_shares_are_refused(
+    app: App, name: str, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        app.queue(name, **options)
+
+
+async def test_shares_are_declared_once_and_are_no_limits(app: App) -> None:
+    app.queue("mail", fair_key="tenant")
+    app.queue("mail", fair_key="tenant")
+    with pytest.raises(ConfigError, match="declared twice"):
+        app.queue("mail", fair_key="customer")
+    with pytest.raises(ConfigError, match="a fair share has a weight and nothing else"):
+        await app.limits.set("fair:mail#a", concurrency=3)
+    with pytest.raises(ConfigError, match="weight = 0"):
+        await app.limits.share("mail", "a", 0)
+    assert await app.limits.list() == []
+
+
+async def test_who_may_change_limits_is_asked(app: App) -> None:
+    asked: list[tuple[str, str, str | None]] = []
+
+    @app.authorize
+    def may(principal: str | None, action: Action, target: Target) -> bool:
+        asked.append((action, str(target), target.queue))
+        return False
+
+    changes: list[Callable[[], Awaitable[object]]] = [
+        lambda: app.limits.set("smtp", concurrency=1),
+        lambda: app.limits.set("queue:mail", concurrency=1),
+        lambda: app.limits.share("mail", "gold", 3),
+        lambda: app.limits.share("mail", "gold", None),
+        lambda: app.limits.reset("smtp"),
+    ]
+    for change in changes:
+        with pytest.raises(NotAllowed, match="is not allowed to configure the limit"):
+            await change()
+    assert asked == [
+        ("configure", "the limit resource:smtp", None),
+        ("configure", "the limit queue:mail", "mail"),
+        ("configure", "the limit fair:mail#gold", "mail"),
+        ("configure", "the limit fair:mail#gold", "mail"),
+        ("configure", "the limit resource:smtp", None),
+    ]
+    assert await app.limits.list() == []
+
+
 async def test_the_limit_of_a_queue_holds_for_plain_jobs(app: App) -> None:
     meter = Meter()
     app.limit("queue:default", concurrency=2)
@@ -174,18 +494,47 @@ async def test_a_failed_job_gives_its_permit_back(app: App) -> None:
 
 
 async def test_a_rate_is_kept(app: App) -> None:
-    started: list[float] = []
-
     @app.task(rate=Rate(100, burst=5))
     async def call(number: int) -> None:
         started.append(asyncio.get_running_loop().time())
 
-    jobs = await app.enqueue_many([call.bind(number) for number in range(25)])
+    started: list[float] = []
+    await _run(app, call, 25)
+    assert started[-1] - started[0] >= 0.18, "5 at once, then one each 10 ms"
+
+
+async def test_a_rate_of_a_queue_holds_for_all_its_jobs(app: App) -> None:
+    app.limit("queue:default", rate=Rate(100, burst=5))
+
+    @app.task
+    async def call(number: int) -> None:
+        started.append(asyncio.get_running_loop().time())
+
+    started: list[float] = []
+    await _run(app, call, 25)
+    assert started[-1] - started[0] >= 0.18
+
+
+async def test_a_rate_of_each_key_by_window(app: App) -> None:
+    rate = Rate(5, timedelta(milliseconds=200), algorithm=Algorithm.WINDOW)
+
+    @app.task(rate=rate, rate_key=lambda number: number % 2)
+    async def call(number: int) -> None:
+        started.append((number % 2, asyncio.get_running_loop().time()))
+
+    started: list[tuple[int, float]] = []
+    await _run(app, call, 20)
+    for key in (0, 1):
+        moments = [at for each, at in started if each == key]
+        assert len(moments) == 10
+        assert moments[5] - moments[0] >= 0.18, "five in any window of 200 ms"
+
+
+async def _run(app: App, call: Task[[int], None], count: int) -> None:
+    jobs = await app.enqueue_many([call.bind(number) for number in range(count)])
     async with app.node(concurrency=50):
         for job in jobs:
             await job.result(timeout=10)
-    lasted = started[-1] - started[0]
-    assert lasted >= 0.18, "5 at once, then one each 10 ms"
 
 
 async def test_lanes_of_calls(app: App) -> None:
@@ -217,6 +566,7 @@ async def test_lanes_of_calls(app: App) -> None:
         ({"weight": 2}, "weight = 2: weighs nothing without resource="),
         ({"resource": "smtp", "weight": 0}, "weight = 0: must be 1 to"),
         ({"resource": "smtp", "weight": 4}, "would never run, resource 'smtp' has 3 permits"),
+        ({"resource": "api", "weight": 3}, "'api' has a rate that lets 2 in at once"),
         ({"resource": "s+"}, r"resource 's\+': must be"),
         ({"concurrency_key": lambda number: number}, "concurrency_key without concurrency="),
         ({"concurrency": 1, "concurrency_key": "order"}, "must be a function"),
@@ -229,6 +579,7 @@ def test_impossible_limits_are_refused_where_they_are_declared(
     app: App, options: dict[str, object], words: str
 ) -> None:
     app.limit("smtp", concurrency=3)
+    app.limit("api", concurrency=5, rate=Rate(10, burst=2))
     with pytest.raises(ConfigError, match=words):
 
         @app.task(**options)  # type: ignore[call-overload, untyped-decorator]
@@ -244,8 +595,41 @@ def test_impossible_resources_are_refused(app: App) -> None:
     ):
         with pytest.raises(ConfigError, match=words):
             app.limit(name, concurrency=concurrency)
-    with pytest.raises(ValueError, match="count=0"):
-        Rate(0)
+
+
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        ("queue:a b", "queue 'a b': must be"),
+        ("a\0b", "resource 'a.x00b': must be"),
+        ("task:a\nb", "must be at most 300 characters that can be printed"),
+        ("task:" + "a" * 300, "must be at most 300 characters"),
+        ("fair:mail", "must be one of"),
+    ],
+)
+async def test_impossible_names_are_refused_while_it_runs(app: App, name: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        await app.limits.set(name, concurrency=1)
+    assert await app.limits.list() == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"count": count} for count in (0, -1, True, 1.5, math.nan, "5", None, 10**12)),
+        *({"count": 5, "per": per} for per in (0, 5, "1m", None, timedelta(0), timedelta.max)),
+        *({"count": 5, "burst": burst} for burst in (0, 1.5, True, "3", 10**12)),
+        {"count": 5, "algorithm": "leaky"},
+        {"count": 5, "algorithm": 3},
+        {"count": 5, "burst": 3, "algorithm": "window"},
+    ],
+)
+def test_impossible_rates_are_refused(options: dict[str, Any]) -> None:
+    *_, (field, value) = options.items()
+    if "burst" in options:
+        field, value = "burst", options["burst"]
+    with pytest.raises(ValueError, match=re.escape(f"Rate({field}={value!r})")):
+        Rate(**options)
 
 
 async def test_an_unknown_resource_keeps_a_node_from_starting(app: App) -> None:

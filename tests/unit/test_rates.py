@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -131,3 +132,21 @@ def test_one_limiter_serves_several_event_loops() -> None:
     limiter = app.rate_limiter()
     for left in (9, 8):
         assert asyncio.run(limiter.ask(RateAsk("a", TEN))).remaining == left
+
+
+@pytest.mark.parametrize("name", ["", None, 5, "a\x00b", "x" * 256])
+@pytest.mark.parametrize("mode", ["strict", "hybrid"])
+@in_virtual_time
+async def test_a_name_that_cannot_be_stored_is_refused(mode: str, name: Any) -> None:
+    limiter = Stage(replace(Config(), rate_limit=RateLimitConfig(mode=mode))).app.rate_limiter()
+    with pytest.raises(ConfigError, match=r"rate .*: must be 1 to 255 printable characters"):
+        await limiter.ask(RateAsk(name, Rate(10, timedelta(seconds=1))))
+
+
+@pytest.mark.parametrize("wanted", [1.5, "1", None, True])
+@pytest.mark.parametrize("name", ["user:42", "gateway"])
+@in_virtual_time
+async def test_only_whole_numbers_can_be_asked_for(name: str, wanted: Any) -> None:
+    limiter = Stage().app.rate_limiter()
+    with pytest.raises(ConfigError, match=r"asked for .*, must be a whole number"):
+        await limiter.ask(RateAsk(name, Rate(10, timedelta(seconds=1)), wanted))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detent.model.rates import NOTHING_TAKEN, Algorithm, Grants, Rate, is_forgettable, take
+from detent.model.rates import NOTHING_TAKEN, Algorithm, Grants, Rate, matters_until, take
 
 SECOND = timedelta(seconds=1)
 # Moments on a grid of milliseconds: windows of a second begin and end exactly on it.
@@ -81,8 +81,8 @@ def test_a_full_bucket_is_forgotten_and_begins_full() -> None:
     rate = Rate(10, SECOND, burst=5)
     answer = take(rate, NOTHING_TAKEN, 5, 50.0)
     assert (answer.granted, answer.remaining) == (True, 0)
-    assert not is_forgettable(rate, answer.grants, 50.4)
-    assert is_forgettable(rate, answer.grants, 50.6)
+    assert matters_until(rate, answer.grants) > 50.4
+    assert matters_until(rate, answer.grants) <= 50.6
     assert take(rate, NOTHING_TAKEN, 5, 50.6).granted
 
 
@@ -91,8 +91,8 @@ def test_a_window_is_forgotten_when_its_last_grant_is_over() -> None:
     answer = take(rate, NOTHING_TAKEN, 2, 50.0)
     assert answer.grants == Grants(taken=((50.0, 2),))
     assert take(rate, answer.grants, 1, 50.9).retry_after == pytest.approx(0.1)
-    assert not is_forgettable(rate, answer.grants, 50.9)
-    assert is_forgettable(rate, answer.grants, 51.0)
+    assert matters_until(rate, answer.grants) > 50.9
+    assert matters_until(rate, answer.grants) <= 51.0
 
 
 def test_a_window_has_no_burst() -> None:

@@ -2,8 +2,8 @@
 
 All jobs behind the same gates stand in one lane. A lane whose gate is full is left alone until an
 end of a job, the moment of a rate, or a poll says that it may be open; so what is blocked costs
-nothing, however much of it there is. Lanes have their turns one after the other: that is what
-makes shares fair.
+nothing, however much of it there is. Of the others the most urgent comes first, and shares have
+their turns: see `detent._engine.turns`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -14,8 +14,9 @@ from uuid import UUID
 from detent._engine.claim import GATHER, Claimer
 from detent._engine.dispatch import Dispatcher
 from detent._engine.floors import Floors, positions_in
-from detent._engine.lanes import BATCH, KnownLane, KnownLanes
+from detent._engine.lanes import BATCH, ENDED, KnownLanes
 from detent._engine.service import Service
+from detent._engine.turns import Turn, Turns
 from detent.config import NodeConfig
 from detent.errors import StoreUnavailable
 from detent.events import Bus
@@ -23,7 +24,7 @@ from detent.model.gates import is_gated
 from detent.model.job import SUSPECT, queue_of
 from detent.model.limits import Limit
 from detent.model.rescue import suspect_lane
-from detent.spi.limits import GatedAnswer, GatedRequest, LaneAnswer, LimitStore
+from detent.spi.limits import GatedAnswer, GatedRequest, Head, LaneAnswer, LimitStore
 from detent.spi.notifier import EVERYONE, Hint, Notifier, SignalHint, Wake
 from detent.spi.runtime import Runtime
 from detent.spi.scans import LaneScan
@@ -76,7 +77,11 @@ class GatedClaimer(Service):
         self._gated = True
         self._alone = False
         self._limited: Collection[str] = ()
-        self._turns: dict[str, bool] = {}
+        self._turns: dict[str, Turns] = {}
+        self._skips: dict[str, bool] = {}
+        """Whether the last single slot of a queue was left to jobs without gates."""
+        self._shut: dict[str, None] = {}
+        """Queues that were paused, or whose own limit was reached."""
         self.waits_for_room = False
         """Whether it wants to be woken when a slot becomes free."""
         self._untold: dict[str, None] = {}
@@ -97,7 +102,11 @@ class GatedClaimer(Service):
         for wake in wakes:
             if isinstance(wake, Hint):
                 if is_gated(wake.lane) or (self._limited and queue_of(wake.lane) in self._limited):
-                    self._hear(wake.lane)
+                    self._hear(wake.lane, wake.priority)
+                elif self._shut and wake.lane in self._shut:
+                    # It may have been resumed.
+                    del self._shut[wake.lane]
+                    self._hear(wake.lane, ended=True)
             elif isinstance(wake, SignalHint) and wake.node == EVERYONE:
                 # A limit may have been changed.
                 self._lanes.open_all()
@@ -110,7 +119,7 @@ class GatedClaimer(Service):
             self._untold[lane] = None
             if self._lanes.is_tight(lane):
                 self._tell_at = 0.0
-            self._hear(lane)
+            self._hear(lane, ended=True)
         if self._tell_at == 0.0:
             self._tell()
 
@@ -119,7 +128,7 @@ class GatedClaimer(Service):
         self._tell_at = self.runtime.monotonic() + TELL
         lanes, self._untold = self._untold, {}
         if self._notifier is not None:
-            self._notifier.publish([Hint(lane) for lane in lanes])
+            self._notifier.publish([Hint(lane, ENDED) for lane in lanes])
 
     def hear_of(self, gated: bool, limited: Collection[str]) -> None:
         """Take what a heartbeat says: whether jobs stand behind gates, which queues have limits."""
@@ -144,8 +153,8 @@ class GatedClaimer(Service):
         """Scan from the very beginning again."""
         self._floors.forget()
 
-    def _hear(self, lane: str) -> None:
-        if self._lanes.hear(lane):
+    def _hear(self, lane: str, priority: int | None = None, *, ended: bool = False) -> None:
+        if self._lanes.hear(lane, priority, ended=ended):
             if lane.endswith(SUSPECT):
                 self.on_suspect()
             self.wake()
@@ -200,7 +209,8 @@ class GatedClaimer(Service):
             return
         scans = [LaneScan(lane, queue_of(lane), 1) for lane in lanes[:AT_ONCE]]
         async with self._claimer.claiming:
-            answer = await self._ask(node, scans, [1] * len(scans), 1)
+            ones = [1] * len(scans)
+            answer = await self._ask(node, scans, ones, [0] * len(scans), 1)
         for told in answer.lanes:
             if told.due_in is None:
                 self._lanes.suspects.pop(told.lane, None)
@@ -208,24 +218,28 @@ class GatedClaimer(Service):
     async def _claim(self) -> None:
         """Ask for jobs of the lanes whose turn it is."""
         node = self._claimer.node_id
-        asked = self._shares(self._rooms())
+        rooms = self._rooms()
+        asked = self._choose(rooms)
         if not asked or node is None:
             self.waits_for_room = True
             return
         free = self._dispatcher.free()
         scans = [
-            LaneScan(known.lane, known.queue, room, self._floors.of(known.lane))
-            for known, room in asked
+            LaneScan(turn.known.lane, turn.known.queue, turn.room, self._floors.of(turn.known.lane))
+            for turn in asked
         ]
-        limit = min(sum(room for _, room in asked), self._config.claim_batch)
-        self._lanes.ask(known for known, _ in asked)
-        answer = await self._ask(node, scans, [free[scan.queue] for scan in scans], limit)
+        room = sum(rooms[queue] for queue in dict.fromkeys(scan.queue for scan in scans))
+        limit = min(room, self._config.claim_batch)
+        self._lanes.ask(turn.known for turn in asked)
+        answer = await self._ask(
+            node, scans, [free[scan.queue] for scan in scans], [turn.least for turn in asked], limit
+        )
         self._hungry = len(answer.claims) == limit
         told = {each.lane: each for each in answer.lanes}
         open_gates: dict[str, None] = {}
-        for known, room in asked:
-            lane = told.get(known.lane)
-            self._plan(known, lane, room)
+        for turn in asked:
+            known, lane = turn.known, told.get(turn.known.lane)
+            self._take_in(turn, lane)
             known.is_tight = lane is None or lane.blocked_by is not None
             if lane is not None and lane.taken and lane.blocked_by is None:
                 open_gates |= dict.fromkeys(known.gates)
@@ -235,10 +249,15 @@ class GatedClaimer(Service):
             self._lanes.open(gate)
 
     async def _ask(
-        self, node: UUID, scans: Sequence[LaneScan], free: Sequence[int], limit: int
+        self,
+        node: UUID,
+        scans: Sequence[LaneScan],
+        free: Sequence[int],
+        least: Sequence[int],
+        limit: int,
     ) -> GatedAnswer:
         request = GatedRequest(
-            node, scans, free, limit, self._boost_interval, self._config.inline_args
+            node, scans, free, least, limit, self._boost_interval, self._config.inline_args
         )
         try:
             answer = await self._store.claim_gated(request)
@@ -251,12 +270,30 @@ class GatedClaimer(Service):
             self._floors.raise_to(answer.claims, scans)
         return answer
 
-    def _plan(self, known: KnownLane, told: LaneAnswer | None, room: int) -> None:
-        """Decide when a lane is asked again."""
+    def _take_in(self, turn: Turn, told: LaneAnswer | None) -> None:
+        """Learn from an answer how urgent a lane is and what its weight is, and plan the next."""
+        known = turn.known
+        if told is not None:
+            self._turns[known.queue].took(known, told.taken)
+            known.weight = told.weight or known.own_weight
+        is_old = told is None or known.changed
+        self._lanes.learn(known, None if is_old or told is None else self._since(told.head))
         if told is None or known.heard:
-            # Something happened while the claim was on its way: its answer is old.
+            # Something happened while the claim was on its way.
             self._lanes.ready_at(known, 0.0)
-        elif told.due_in is None:
+        else:
+            self._plan(turn, told)
+
+    def _since(self, head: Head | None) -> tuple[int, float] | None:
+        """Return a head with the moment since when it is due, by this node's clock."""
+        if head is None:
+            return None
+        return head.priority, self.runtime.monotonic() - head.waited
+
+    def _plan(self, turn: Turn, told: LaneAnswer) -> None:
+        """Decide when a lane is asked again."""
+        known, room = turn.known, turn.room
+        if told.due_in is None:
             self._floors.forget_lane(known.lane)
             self._lanes.drop(known)
         elif told.retry_after is not None:
@@ -264,9 +301,11 @@ class GatedClaimer(Service):
         elif told.blocked_by is not None:
             wait = max(self._recheck(), told.due_in)
             self._lanes.block(known, told.blocked_by, wait)
+            if told.blocked_by == known.gates[-1]:
+                self._shut[known.queue] = None
         elif told.due_in > 0:
             self._lanes.ready_at(known, told.due_in)
-        elif told.taken < room:
+        elif told.taken < room and not self._hungry and not self._is_below(turn):
             self._lanes.ready_at(known, self.runtime.uniform(*ASK_AGAIN))
         else:
             self._lanes.ready_at(known, 0.0)
@@ -280,31 +319,30 @@ class GatedClaimer(Service):
             return rooms
         return {queue: room - room // 2 for queue, room in rooms.items()}
 
-    def _shares(self, rooms: Mapping[str, int]) -> list[tuple[KnownLane, int]]:
-        """Return whose turn it is, and how many jobs each may have: all room is given away."""
-        of_queue: dict[str, list[KnownLane]] = {}
-        chosen = 0
-        for known in self._lanes.ready.values():
-            lanes = of_queue.setdefault(known.queue, [])
-            if len(lanes) < rooms[known.queue]:
-                lanes.append(known)
-                chosen += 1
-                if chosen == AT_ONCE:
-                    break
-        asked = []
-        for queue, lanes in of_queue.items():
-            left, weight = rooms[queue], sum(known.weight for known in lanes)
-            for known in lanes:
-                share = min(max(left * known.weight // weight, 1), left)
-                weight -= known.weight
-                left -= share
-                if share > 0:
-                    asked.append((known, share))
+    def _choose(self, rooms: Mapping[str, int]) -> list[Turn]:
+        """Return whose turn it is in each queue that has room."""
+        queues = [queue for queue in self._lanes.ready_queues if rooms[queue] > 0]
+        now, asked = self.runtime.monotonic(), []
+        for queue in queues:
+            lanes = self._lanes.ready_in(queue)
+            most = max(AT_ONCE // len(queues), 1)
+            turns = self._turns_of(queue)
+            asked += turns.choose(lanes, rooms[queue], most, now, alone=len(queues) == 1)
         return asked
+
+    def _turns_of(self, queue: str) -> Turns:
+        if queue not in self._turns:
+            self._turns[queue] = Turns(self._boost_interval.total_seconds())
+        return self._turns[queue]
+
+    def _is_below(self, turn: Turn) -> bool:
+        """Tell whether what is left of a lane is less urgent than what was asked for."""
+        level = self._turns_of(turn.known.queue).level(turn.known, self.runtime.monotonic())
+        return level is not None and level < turn.least
 
     def _take_turns(self) -> None:
         """Let the claimer of other lanes leave some room while there is none for these."""
-        wants = self.waits_for_room and bool(self._lanes.ready)
+        wants = self.waits_for_room and self._lanes.ready
         before = self._claimer.leave_room
         self._claimer.leave_room = self._leave_room if wants else None
         if before is not None and not wants:
@@ -313,10 +351,10 @@ class GatedClaimer(Service):
     def _leave_room(self, rooms: dict[str, int]) -> dict[str, int]:
         """Return what is left of the room: half, and of a single slot every second one."""
         left = dict(rooms)
-        for queue in {known.queue: None for known in self._lanes.ready.values()}:
+        for queue in self._lanes.ready_queues:
             if rooms[queue] == 1:
-                self._turns[queue] = not self._turns.get(queue, False)
-                left[queue] = 0 if self._turns[queue] else 1
+                self._skips[queue] = not self._skips.get(queue, False)
+                left[queue] = 0 if self._skips[queue] else 1
             else:
                 left[queue] = rooms[queue] // 2
         return left
@@ -347,9 +385,10 @@ class GatedClaimer(Service):
         if not self._cursor:
             self._floors.forget()
         queues = list(self._claimer.lanes_by_queue)
-        page = await self._store.gated_lanes(queues, self._cursor, PAGE)
+        page = await self._store.gated_lanes(queues, self._cursor, PAGE, self._boost_interval)
         for found in page:
-            if self._lanes.find(found.lane, found.due_in) and found.lane.endswith(SUSPECT):
+            is_new = self._lanes.find(found.lane, found.due_in, self._since(found.head))
+            if is_new and found.lane.endswith(SUSPECT):
                 self.on_suspect()
         self._cursor = page[-1].lane if len(page) == PAGE else ""
         now = self.runtime.monotonic()

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Collection, Iterable
 from heapq import heappop, heappush
+from itertools import islice
 from typing import Final
 
 from detent.model.gates import FAIR, QUEUE, gate_name, gates_of, without_gates
-from detent.model.job import SUSPECT, queue_of
+from detent.model.job import SUSPECT, Priority, queue_of
 
 # A node that knows so many has enough to do; it looks for others when some are empty.
 MOST: Final = 20_000
@@ -14,18 +15,50 @@ MOST: Final = 20_000
 BATCH: Final = 64
 
 
+# Of lanes that are ready, how many of each priority are looked at for whose turn it is.
+WINDOW: Final = 200
+# What is told of the end of a job: nothing that is more urgent than what was there.
+ENDED: Final = Priority.LOWEST
+# The place of lanes of which nobody knows how urgent they are, behind those of all priorities.
+_UNKNOWN: Final = len(Priority)
+
+
 class KnownLane:
     """One lane, and when it may be asked."""
 
-    __slots__ = ("at", "blocked_by", "gates", "heard", "is_tight", "lane", "queue", "weight")
+    __slots__ = (
+        "at",
+        "blocked_by",
+        "changed",
+        "gates",
+        "head",
+        "heard",
+        "home",
+        "is_tight",
+        "lane",
+        "own_weight",
+        "place",
+        "queue",
+        "share",
+        "weight",
+    )
 
     def __init__(self, lane: str) -> None:
         gates = gates_of(lane)
         self.lane = lane
         self.queue = queue_of(lane)
         self.gates = (*(each.name for each in gates), gate_name(QUEUE, self.queue))
-        self.weight = max((each.weight for each in gates if each.kind == FAIR), default=1)
-        """How many turns it has for each of another."""
+        fair = next((each for each in gates if each.kind == FAIR), None)
+        self.share = None if fair is None else fair.name
+        """The fair share that it belongs to, with all other lanes of the same key."""
+        self.own_weight = 1 if fair is None else fair.weight
+        self.weight = self.own_weight
+        """How many turns its share has for each of another."""
+        self.head: tuple[int, float] | None = None
+        """The priority of its most urgent job, and since when that is due; None if not known."""
+        self.home: Places | None = None
+        """Where it stands: among those that are ready, or that wait for one gate."""
+        self.place = _UNKNOWN
         self.at = 0.0
         """When it may be asked, unless it is ready."""
         self.blocked_by: str | None = None
@@ -34,6 +67,41 @@ class KnownLane:
         """Whether the last claim was ended by one of its gates, for all that is known."""
         self.heard = False
         """Whether something was heard of it, or of one of its gates, since it was asked."""
+        self.changed = False
+        """Whether something may have come that is more urgent, since it was asked."""
+
+    def leave(self) -> None:
+        """Stand nowhere any more."""
+        if self.home is not None:
+            self.home.remove(self)
+            self.home = None
+
+
+class Places:
+    """Lanes by the priority of their heads, each in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._lanes: tuple[dict[str, KnownLane], ...] = tuple({} for _ in range(_UNKNOWN + 1))
+
+    def __bool__(self) -> bool:
+        return any(self._lanes)
+
+    def add(self, known: KnownLane) -> None:
+        """Take one in, behind all others; one that is here already keeps its place."""
+        place = _UNKNOWN if known.head is None else known.head[0]
+        if known.home is self and known.place == place:
+            return
+        known.leave()
+        self._lanes[place][known.lane] = known
+        known.home, known.place = self, place
+
+    def remove(self, known: KnownLane) -> None:
+        """Let one go; see `KnownLane.leave`."""
+        del self._lanes[known.place][known.lane]
+
+    def first(self, each: int) -> list[KnownLane]:
+        """Return the first of each priority, and the first of which nothing is known."""
+        return [known for lanes in self._lanes for known in islice(lanes.values(), each)]
 
 
 class KnownLanes:
@@ -43,12 +111,25 @@ class KnownLanes:
         self._served = served
         self._monotonic = monotonic
         self._known: dict[str, KnownLane] = {}
-        self._blocked: dict[str, dict[str, KnownLane]] = {}
+        self._blocked: dict[str, Places] = {}
         self._asked: list[KnownLane] = []
         self._later: list[tuple[float, str]] = []
-        self.ready: dict[str, KnownLane] = {}
-        """Those that may be asked now, in the order of their turns."""
+        self._ready: dict[str, Places] = {}
         self.suspects: dict[str, None] = {}
+
+    @property
+    def ready(self) -> bool:
+        """Whether any may be asked now."""
+        return any(self._ready.values())
+
+    @property
+    def ready_queues(self) -> list[str]:
+        """The queues of those that may be asked now."""
+        return [queue for queue, places in self._ready.items() if places]
+
+    def ready_in(self, queue: str) -> list[KnownLane]:
+        """Return the first of a queue that may be asked now, of each priority."""
+        return self._ready[queue].first(WINDOW)
 
     @property
     def full(self) -> bool:
@@ -62,11 +143,13 @@ class KnownLanes:
 
     # What is heard and found
 
-    def hear(self, lane: str) -> bool:
+    def hear(self, lane: str, priority: int | None = None, *, ended: bool = False) -> bool:
         """Something happened in a lane: it may have jobs, and its gates may be open.
 
+        With the priority of what came, if that is known; an end of a job is nothing that came.
         Return whether this concerns the node.
         """
+        is_new = lane not in self._known
         gates = (*(gate.name for gate in gates_of(lane)), gate_name(QUEUE, queue_of(lane)))
         opened = sum(self.open(gate) for gate in gates)
         for known in self._asked:
@@ -74,16 +157,35 @@ class KnownLanes:
         mine = self._lane(lane)
         if mine is not None:
             mine.heard = True
+            if is_new or not (ended or priority == ENDED):
+                mine.changed = True
+                self._heard_of(mine, priority, is_new=is_new and priority != ENDED)
             self._let_go(mine)
         return mine is not None or opened > 0 or lane in self.suspects
 
-    def find(self, lane: str, due_in: float) -> bool:
+    def _heard_of(self, known: KnownLane, priority: int | None, *, is_new: bool) -> None:
+        """Something of that priority has come, just now for all that is known."""
+        if priority is None or (known.head is None and not is_new):
+            self.learn(known, None)
+        elif known.head is None or priority > known.head[0]:
+            self.learn(known, (priority, self._monotonic()))
+
+    def learn(self, known: KnownLane, head: tuple[int, float] | None) -> None:
+        """Take in how urgent a lane is."""
+        known.head = head
+        if known.home is not None:
+            known.home.add(known)
+
+    def find(self, lane: str, due_in: float, head: tuple[int, float] | None) -> bool:
         """A look found jobs in a lane; return whether it was not known before."""
-        if lane in self._known:
+        if (known := self._known.get(lane)) is not None:
+            if known not in self._asked:
+                self.learn(known, head)
             return False
         known = self._lane(lane)
         if known is None:
             return lane in self.suspects
+        known.head = head
         self.ready_at(known, due_in)
         return True
 
@@ -92,7 +194,7 @@ class KnownLanes:
         waiting = self._blocked.get(gate)
         if not waiting:
             return 0
-        some = list(waiting.values())[:BATCH]
+        some = waiting.first(BATCH)
         for known in some:
             self._let_go(known)
         return len(some)
@@ -102,7 +204,7 @@ class KnownLanes:
         for known in self._asked:
             known.heard = True
         for waiting in list(self._blocked.values()):
-            for known in list(waiting.values()):
+            for known in waiting.first(MOST):
                 self._let_go(known)
 
     def _lane(self, lane: str) -> KnownLane | None:
@@ -123,7 +225,7 @@ class KnownLanes:
         """Take note of what is heard of these from now on."""
         self._asked = list(lanes)
         for known in self._asked:
-            known.heard = False
+            known.heard = known.changed = False
 
     def answered(self) -> None:
         """The answer is there, and has been taken in."""
@@ -131,10 +233,9 @@ class KnownLanes:
 
     def ready_at(self, known: KnownLane, seconds: float) -> None:
         """Ask a lane again after so long; it goes behind all that are ready."""
-        self._unblock(known)
-        self.ready.pop(known.lane, None)
+        self._leave(known)
         if seconds <= 0:
-            self.ready[known.lane] = known
+            self._let_go(known)
             return
         known.at = self._monotonic() + seconds
         heappush(self._later, (known.at, known.lane))
@@ -142,13 +243,13 @@ class KnownLanes:
     def block(self, known: KnownLane, gate: str, seconds: float) -> None:
         """Ask a lane again when a gate may be open, or after so long."""
         self.ready_at(known, seconds)
-        known.blocked_by = gate
-        self._blocked.setdefault(gate, {})[known.lane] = known
+        if known.home is None:
+            known.blocked_by = gate
+            self._blocked.setdefault(gate, Places()).add(known)
 
     def drop(self, known: KnownLane) -> None:
         """A lane is empty."""
-        self._unblock(known)
-        self.ready.pop(known.lane, None)
+        self._leave(known)
         self._known.pop(known.lane, None)
 
     def come_due(self) -> None:
@@ -165,19 +266,25 @@ class KnownLanes:
         while self._later:
             at, lane = self._later[0]
             known = self._known.get(lane)
-            if known is not None and known.at == at and lane not in self.ready:
+            if known is not None and known.at == at and not self._is_ready(known):
                 return at
             heappop(self._later)
         return None
 
-    def _let_go(self, known: KnownLane) -> None:
-        self._unblock(known)
-        self.ready.setdefault(known.lane, known)
+    def _is_ready(self, known: KnownLane) -> bool:
+        return known.home is not None and known.blocked_by is None
 
-    def _unblock(self, known: KnownLane) -> None:
+    def _let_go(self, known: KnownLane) -> None:
+        """Let one be asked; one that may be already keeps its place."""
+        if not self._is_ready(known):
+            self._leave(known)
+        ready = self._ready.get(known.queue)
+        if ready is None:
+            ready = self._ready[known.queue] = Places()
+        ready.add(known)
+
+    def _leave(self, known: KnownLane) -> None:
+        known.leave()
         gate, known.blocked_by = known.blocked_by, None
-        if gate is not None:
-            waiting = self._blocked.get(gate, {})
-            waiting.pop(known.lane, None)
-            if not waiting:
-                self._blocked.pop(gate, None)
+        if gate is not None and not self._blocked.get(gate):
+            self._blocked.pop(gate, None)

@@ -1,12 +1,13 @@
 """`detent limits`: what may run at once and how often, and how to change it while jobs run."""
 
 from collections.abc import Sequence
+from shlex import quote
 from typing import Any, Final
 
 import click
 
 from detent.cli.command import Failed, NotUnderstood, example, json_option, reading, store_options
-from detent.cli.completion import complete_limit
+from detent.cli.completion import complete_limit, complete_queue
 from detent.cli.groups import CommandGroup, Part, meant
 from detent.cli.output import (
     Column,
@@ -20,8 +21,10 @@ from detent.cli.output import (
 from detent.cli.running import load_config
 from detent.cli.session import Session, with_session
 from detent.config import parse_duration
+from detent.fair_queues import share_limit
 from detent.limits import full_name, make_limit
-from detent.model.limits import MAX_CONCURRENCY, Limit
+from detent.model.gates import unescaped
+from detent.model.limits import MAX_CONCURRENCY, MAX_WEIGHT, Limit
 from detent.model.rates import Rate
 from detent.spi.limits import LimitInfo
 
@@ -34,6 +37,10 @@ PARTS: Final = {
         "detent.cli.limits:set_command",
         "Change a limit; it holds from the next claim on, whatever code says.",
     ),
+    "share": Part(
+        "detent.cli.limits:share_command",
+        "Give a key of a queue that shares fairly WEIGHT turns for each of another.",
+    ),
     "reset": Part(
         "detent.cli.limits:reset_command",
         "Let a limit be what code says again; one that is in no code is no more.",
@@ -44,6 +51,7 @@ COLUMNS: Final = (
     Column("running", right=True),
     Column("at once", right=True),
     Column("rate", right=True),
+    Column("weight", right=True),
     Column(""),
 )
 
@@ -60,7 +68,8 @@ def limits_command() -> None:
     """Look at limits; change them while jobs run.
 
     Without a command, they are listed. A resource is called by its name; others are
-    `task:NAME`, `task:NAME#` (for each key), `rate:NAME`, `rate:NAME#` and `queue:NAME`.
+    `task:NAME`, `task:NAME#` (for each key), `rate:NAME`, `rate:NAME#` and `queue:NAME`;
+    `fair:QUEUE#KEY` is the share of a key in a queue that shares fairly.
     """
 
 
@@ -114,6 +123,7 @@ def limit_from(name: str, concurrency: int | None, rate: Rate | None, burst: int
 def words(limit: Limit) -> str:
     """Return what a limit says, in words."""
     parts = [] if limit.concurrency is None else [f"{limit.concurrency:,} at once"]
+    parts += [] if limit.weight is None else [f"weight {limit.weight:,}"]
     return ", ".join([*parts, *([] if limit.rate is None else [_rate(limit.rate)])])
 
 
@@ -131,8 +141,8 @@ def list_command(url: str | None, schema: str | None, as_json: bool) -> None:
     """List the limits, and how much of each is taken by running jobs.
 
     In a pipe each limit is a line: name, how much is taken, how many may run at once, how many may
-    start in which time (in seconds) with which burst and by which algorithm, and whether it was
-    changed by hand, with tabs in between.
+    start in which time (in seconds) with which burst and by which algorithm, whether it was changed
+    by hand, and the weight of a fair share, with tabs in between.
     """
 
     async def look(session: Session) -> list[LimitInfo]:
@@ -153,6 +163,7 @@ def _record(info: LimitInfo) -> dict[str, Any]:
         "burst": None if rate is None else rate.burst,
         "algorithm": None if rate is None else str(rate.algorithm),
         "edited": info.edited,
+        "weight": info.limit.weight,
     }
 
 
@@ -166,18 +177,24 @@ def _print_for_people(limits: Sequence[LimitInfo]) -> None:
             f"{each.running:,}",
             "" if each.limit.concurrency is None else f"{each.limit.concurrency:,}",
             "" if each.limit.rate is None else _rate(each.limit.rate),
+            "" if each.limit.weight is None else f"{each.limit.weight:,}",
             text("by hand" if each.edited else "", "yellow"),
         )
         for each in limits
     ]
     print_table(COLUMNS, rows)
     edited = [each.limit.name for each in limits if each.edited]
-    first = limits[0].limit.name
-    print_next(
-        f"detent limits reset {edited[0]}"
-        if edited
-        else f"detent limits set {first} --concurrency 5"
-    )
+    print_next(f"detent limits reset {edited[0]}" if edited else _change_of(limits[0].limit))
+
+
+def _change_of(limit: Limit) -> str:
+    """Return the command that would change a limit."""
+    if limit.weight is not None:
+        queue, _, key = limit.name.partition(":")[2].partition("#")
+        return f"detent limits share {queue} {quote(unescaped(key))} {limit.weight + 1}"
+    if limit.concurrency is None:
+        return f"detent limits set {limit.name} --rate 10/s"
+    return f"detent limits set {limit.name} --concurrency 5"
 
 
 @click.command(
@@ -224,6 +241,46 @@ def print_limit(limit: Limit, as_json: bool) -> None:
         return
     click.echo(f"{limit.name}: {words(limit)}.")
     print_next(f"detent limits reset {limit.name}")
+
+
+def read_weight(value: str) -> int | None:
+    """Return how many turns a key has; None for as many as code says."""
+    if value == "auto":
+        return None
+    if not value.isdigit() or not 1 <= int(value) <= MAX_WEIGHT:
+        raise ValueError(f"must be 1 to {MAX_WEIGHT:,}, or auto")
+    return int(value)
+
+
+@click.command(
+    "share",
+    epilog=example("detent limits share mail gold 3", "detent limits share mail gold auto"),
+)
+@click.argument("queue", shell_complete=complete_queue)
+@click.argument("key")
+@click.argument("weight", callback=reading(read_weight))
+@store_options
+@json_option
+def share_command(
+    queue: str, key: str, weight: int | None, url: str | None, schema: str | None, as_json: bool
+) -> None:
+    """Give a key of a queue that shares fairly WEIGHT turns for each of another.
+
+    It holds from the next turn on. `auto` leaves it to code again, or to one turn.
+    """
+    limit = share_limit(queue, key, weight or 1)
+
+    async def change(session: Session) -> None:
+        await session.limits.share(queue, key, weight)
+
+    with_session(load_config(url, schema), change)
+    if weight is not None:
+        print_limit(limit, as_json)
+    elif as_json:
+        print_json({"name": limit.name, "weight": None})
+    else:
+        click.echo(f"{limit.name}: as many turns as code says.")
+        print_next("detent limits")
 
 
 @click.command("reset", epilog=example("detent limits reset smtp"))

@@ -15,6 +15,7 @@ from detent.config.durations import format_duration, parse_duration
 from detent.config.guards import BreakersConfig, RateLimitConfig
 from detent.config.pools import PoolConfig, check_pools, read_pools
 from detent.config.protection import EncryptionConfig, PolicyConfig, RedactionConfig
+from detent.config.queues import QueueConfig, check_queues, read_queue_sections
 from detent.config.readers import check_name
 from detent.config.schedules import SchedulesConfig
 from detent.config.sections import (
@@ -29,7 +30,7 @@ from detent.config.sections import (
     redact,
 )
 from detent.config.sizes import format_size, parse_size
-from detent.config.sources import ANY_POOL, POOLS, Raw, from_environment, from_file
+from detent.config.sources import NAMED, POOLS, QUEUES, Raw, any_of, from_environment, from_file
 from detent.config.telling import AlertsConfig, EventsConfig
 from detent.errors import ConfigError
 
@@ -45,6 +46,7 @@ __all__ = [
     "PolicyConfig",
     "PollingConfig",
     "PoolConfig",
+    "QueueConfig",
     "RateLimitConfig",
     "RedactionConfig",
     "RetentionConfig",
@@ -102,11 +104,13 @@ class Config:
     encryption: EncryptionConfig = field(default_factory=EncryptionConfig)
     redaction: RedactionConfig = field(default_factory=RedactionConfig)
     pools: Mapping[str, PoolConfig] = field(default_factory=dict, hash=False)
+    queues: Mapping[str, QueueConfig] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         check_pools(self.pools)
+        check_queues(self.queues)
         for entry in fields(self):
-            if entry.name == POOLS:
+            if entry.name in NAMED:
                 continue
             value, kind = getattr(self, entry.name), SECTIONS[entry.name]
             if not isinstance(value, kind):
@@ -124,7 +128,8 @@ class Config:
         environ = os.environ if environ is None else environ
         valid = {name: kind.names() for name, kind in SECTIONS.items()}
         valid["polling"].append("preset")
-        valid[ANY_POOL] = PoolConfig.names()
+        valid[any_of(POOLS)] = PoolConfig.names()
+        valid[any_of(QUEUES)] = QueueConfig.names()
         found = [*from_file(path, environ, valid), *from_environment(environ, valid)]
         if url is not None:
             found.append(Raw("store", "url", url, "the argument"))
@@ -135,10 +140,11 @@ def _sections(found: list[Raw]) -> dict[str, Any]:
     """Make the sections; what comes later in the list counts more."""
     values: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
     preset = PollingConfig()
-    pools = []
+    named: dict[str, list[Raw]] = {kind: [] for kind in NAMED}
     for raw in found:
-        if raw.section.startswith(f"{POOLS}."):
-            pools.append(raw)
+        kind, dot, _ = raw.section.partition(".")
+        if dot:
+            named[kind].append(raw)
             continue
         if (raw.section, raw.key) == ("polling", "preset"):
             preset = _preset(raw)
@@ -148,7 +154,11 @@ def _sections(found: list[Raw]) -> dict[str, Any]:
     basis = {key: getattr(preset, key) for key in preset.names()}
     values["polling"] = basis | values["polling"]
     sections = {name: kind(**values[name]) for name, kind in SECTIONS.items()}
-    return {**sections, POOLS: read_pools(pools)}
+    return {
+        **sections,
+        POOLS: read_pools(named[POOLS]),
+        QUEUES: read_queue_sections(named[QUEUES]),
+    }
 
 
 def _preset(raw: Raw) -> PollingConfig:

@@ -1,6 +1,5 @@
 """`[pools.<name>]`: threads or child processes that tasks choose by name."""
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -8,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, TypedDict
 
 from detent.config.readers import check_name, matching, optional, read_memory, whole
 from detent.config.sections import Duration, DurationOrZero, Section
-from detent.config.sources import POOLS, Raw
+from detent.config.sources import POOLS, Raw, any_of, as_variable
 from detent.errors import ConfigError
 
 PROCESS: Final = "process"
@@ -23,7 +22,7 @@ _read_kind: Final = matching(f"{PROCESS}|{THREAD}", f'must be "{PROCESS}" or "{T
 class PoolConfig(Section):
     """`[pools.<name>]`: a pool that tasks choose with `executor="<name>"`."""
 
-    section: ClassVar[str] = f"{POOLS}.<name>"
+    section: ClassVar[str] = any_of(POOLS)
 
     kind: Annotated[str, _read_kind] = PROCESS
     """What its workers are: child processes, or threads."""
@@ -93,7 +92,7 @@ def read_pools(found: Iterable[Raw]) -> dict[str, PoolConfig]:
     values: dict[str, dict[str, Any]] = {}
     for raw in found:
         name = raw.section.removeprefix(f"{POOLS}.")
-        name = next((known for known in values if _as_variable(known) == name), name)
+        name = next((known for known in values if as_variable(known) == name), name)
         settings = values.setdefault(check_pool_name(name), {})
         if raw.key:
             section = f"{POOLS}.{name}"
@@ -109,7 +108,3 @@ def check_pools(pools: object) -> None:
         check_pool_name(name)
         if not isinstance(pool, PoolConfig):
             raise ConfigError(f"pools[{name!r}] = {pool!r}: must be a PoolConfig")
-
-
-def _as_variable(name: str) -> str:
-    return re.sub(r"[.-]", "_", name.lower())

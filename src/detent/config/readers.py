@@ -11,6 +11,7 @@ from typing import Any, Final
 from detent.config.durations import parse_duration
 from detent.config.sizes import parse_size
 from detent.errors import ConfigError
+from detent.model.limits import MAX_WEIGHT
 
 MAX_SLOTS: Final = 100_000
 MAX_LABEL: Final = 255
@@ -171,21 +172,37 @@ def read_capabilities(value: Any) -> tuple[str, ...]:
 def read_queues(value: Any) -> dict[str, int]:
     """Read `{"mail": 20}` or `mail=20,default=50`."""
     if isinstance(value, str):
-        value = _pairs(value)
+        value = _pairs(value, "the queue", "slots")
     if not isinstance(value, Mapping):
         raise TypeError("must name queues and their slots, such as mail=20,default=50")
     return {_name("the queue", queue): _slots(queue, slots) for queue, slots in value.items()}
 
 
-def _pairs(text: str) -> dict[str, str]:
+def read_weights(value: Any) -> dict[str, int]:
+    """Read `{"gold": 3}` or `gold=3,silver=2`."""
+    if isinstance(value, str):
+        value = _pairs(value, "the key", "weight")
+    if not isinstance(value, Mapping):
+        raise TypeError("must name keys and their weights, such as gold=3,silver=2")
+    return {str(key): _weight(key, weight) for key, weight in value.items()}
+
+
+def _weight(key: str, value: Any) -> int:
+    weight = _whole(value)
+    if weight is None or not 1 <= weight <= MAX_WEIGHT:
+        raise ValueError(f"the key {key!r} must weigh 1 to {MAX_WEIGHT:,}, not {value!r}")
+    return weight
+
+
+def _pairs(text: str, what: str, number: str) -> dict[str, str]:
     pairs: dict[str, str] = {}
     for pair in filter(None, (part.strip() for part in text.split(","))):
-        queue, equals, slots = (part.strip() for part in pair.partition("="))
+        name, equals, value = (part.strip() for part in pair.partition("="))
         if not equals:
-            raise ValueError(f"{pair!r} has no slots; write it such as {pair}=20")
-        if queue in pairs:
-            raise ValueError(f"the queue {queue!r} is named twice")
-        pairs[queue] = slots
+            raise ValueError(f"{pair!r} has no {number}; write it such as {pair}=20")
+        if name in pairs:
+            raise ValueError(f"{what} {name!r} is named twice")
+        pairs[name] = value
     return pairs
 
 

@@ -13,8 +13,9 @@ FILE_NAME: Final = "detent.toml"
 PREFIX: Final = "DETENT_"
 SHORT: Final = {"DETENT_URL": ("store", "url")}
 POOLS: Final = "pools"
-# How the keys of all pools are listed: their sections have names of the user's choice.
-ANY_POOL: Final = f"{POOLS}.<name>"
+QUEUES: Final = "queues"
+# Sections of these have names of the user's choice; what one of each is, and such a name.
+NAMED: Final = {POOLS: ("a pool", "reports"), QUEUES: ("a queue", "orders")}
 
 _VARIABLE: Final = re.compile(r"\$\{([^}]*)(\}?)")
 _BODY: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
@@ -37,10 +38,10 @@ def from_file(path: str | Path | None, environ: Mapping[str, str], valid: Keys) 
     if path is None and not file.is_file():
         return
     for section, table in _tables(file):
-        kind = ANY_POOL if section.startswith(f"{POOLS}.") else section
+        kind = kind_of(section)
         if kind not in valid or not isinstance(table, dict):
             raise _unknown_section(file, section, table, valid)
-        if kind == ANY_POOL:
+        if kind != section:
             # There without any keys, too.
             yield Raw(section, "", None, str(file))
         for key, value in table.items():
@@ -48,6 +49,22 @@ def from_file(path: str | Path | None, environ: Mapping[str, str], valid: Keys) 
             if key not in valid[kind]:
                 raise _unknown(place, suggest(kind, key, valid), valid[kind])
             yield Raw(section, key, _expand(value, environ, place), str(file))
+
+
+def any_of(kind: str) -> str:
+    """Return how the keys of all sections of a kind are listed, whatever their names."""
+    return f"{kind}.<name>"
+
+
+def kind_of(section: str) -> str:
+    """Return the section under which the keys of one are listed."""
+    kind, dot, _ = section.partition(".")
+    return any_of(kind) if dot and kind in NAMED else section
+
+
+def as_variable(name: str) -> str:
+    """Return a name as a variable says it, which has no `-`, `.` or upper case."""
+    return re.sub(r"[.-]", "_", name.lower())
 
 
 def from_environment(environ: Mapping[str, str], valid: Keys) -> Iterator[Raw]:
@@ -65,8 +82,8 @@ def _setting_of(name: str, valid: Keys) -> tuple[str, str] | None:
     """Return the section and key that a variable sets; None when it is somebody else's."""
     rest = name.removeprefix(PREFIX).lower()
     section, _, key = rest.partition("_")
-    if section == POOLS and not _FOREIGN.fullmatch(key):
-        return _pool_setting_of(name, key, valid)
+    if section in NAMED and not _FOREIGN.fullmatch(key):
+        return _named_setting_of(name, section, key, valid)
     if section not in valid:
         # DETENT_CONCURRENCY, DETENT_DATABASE_URL: meant for us, so not to be ignored.
         if meant := meaning("", rest, valid):
@@ -79,31 +96,32 @@ def _setting_of(name: str, valid: Keys) -> tuple[str, str] | None:
     raise _unknown(name, suggest(section, key, valid), valid[section])
 
 
-def _pool_setting_of(name: str, rest: str, valid: Keys) -> tuple[str, str]:
-    """Return the pool and key of `DETENT_POOLS_<NAME>_<KEY>`; both may have underscores."""
-    for key in valid[ANY_POOL]:
-        pool = rest.removesuffix(f"_{key}")
-        if pool and pool != rest:
-            return f"{POOLS}.{pool}", key
+def _named_setting_of(name: str, kind: str, rest: str, valid: Keys) -> tuple[str, str]:
+    """Return the section and key of `DETENT_POOLS_<NAME>_<KEY>`; both may have underscores."""
+    for key in valid[any_of(kind)]:
+        named = rest.removesuffix(f"_{key}")
+        if named and named != rest:
+            return f"{kind}.{named}", key
     raise ConfigError(
-        f"{name}: unknown key; write {PREFIX}{POOLS.upper()}_<NAME>_<KEY> with one of "
-        f"{', '.join(valid[ANY_POOL])}"
+        f"{name}: unknown key; write {PREFIX}{kind.upper()}_<NAME>_<KEY> with one of "
+        f"{', '.join(valid[any_of(kind)])}"
     )
 
 
 def _tables(file: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the sections of a file, and each pool as a section of its own."""
+    """Yield the sections of a file, and each pool or queue as a section of its own."""
     for section, table in _parse(file).items():
-        if section != POOLS or not isinstance(table, dict):
+        if section not in NAMED or not isinstance(table, dict):
             yield section, table
             continue
-        for name, pool in table.items():
-            if not isinstance(pool, dict):
+        one, example = NAMED[section]
+        for name, content in table.items():
+            if not isinstance(content, dict):
                 raise ConfigError(
-                    f"{file}: [{POOLS}] {name}: a pool has a name: write [{POOLS}.reports], "
+                    f"{file}: [{section}] {name}: {one} has a name: write [{section}.{example}], "
                     f"and {name} below it"
                 )
-            yield f"{POOLS}.{name}", pool
+            yield f"{section}.{name}", content
 
 
 def _parse(file: Path) -> dict[str, Any]:

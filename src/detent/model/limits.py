@@ -6,18 +6,28 @@ more may pass. Stores that compute in their own language keep the same meaning.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from math import floor, inf
-from typing import Final, NamedTuple
+from typing import Final
 
-from detent.model.gates import FAIR, KINDS, QUEUE, RATE, Gate
-from detent.model.rates import Algorithm, Rate
+from detent.model.gates import FAIR, KEY, KINDS, QUEUE, RATE, Gate
+from detent.model.rates import (
+    CRUMB,
+    NOTHING_TAKEN,
+    Algorithm,
+    Grants,
+    Rate,
+    left,
+    per_second,
+    used,
+    wait,
+)
 
 MAX_CONCURRENCY: Final = 1_000_000
+MAX_WEIGHT: Final = 1_000
 # Who waits for tokens comes back for several, unless they take longer than this to flow in.
 GATHER: Final = 0.05
-# Sums of tokens are not exact.
-_CRUMB: Final = 1e-6
+# Who can never be let in asks again after so long.
+LONG: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +38,16 @@ class Limit:
     """`resource:smtp`, `task:send`, for each key `task:send#`, `rate:send`, `queue:mail`."""
     concurrency: int | None = None
     rate: Rate | None = None
+    weight: int | None = None
+    """How many turns the key of a fair share has for each of another; of `fair:mail#acme` only."""
 
     def __post_init__(self) -> None:
         kind, _, rest = self.name.partition(":")
+        if kind == FAIR and KEY in rest:
+            self._check_share()
+            return
+        if self.weight is not None:
+            raise ValueError(f"weight = {self.weight!r} of {self.name}: only fair shares have one")
         if kind not in KINDS or not rest:
             known = ", ".join(f"{each}:..." for each in KINDS)
             raise ValueError(f"limit name = {self.name!r}: must be one of {known}")
@@ -44,56 +61,13 @@ class Limit:
         if number is None and self.rate is None:
             raise ValueError(f"limit {self.name}: must have a concurrency or a rate")
 
-
-class Bucket(NamedTuple):
-    """How many tokens a rate has kept, at a moment."""
-
-    tokens: float
-    at: datetime
-
-
-class Pass(NamedTuple):
-    """That so many passed at a moment; kept for rates by window."""
-
-    at: datetime
-    number: int
-
-
-def per_second(rate: Rate) -> float:
-    """Return how many tokens flow in each second."""
-    return rate.count / rate.per.total_seconds()
-
-
-def tokens_now(bucket: Bucket | None, rate: Rate, now: datetime) -> float:
-    """Return how many tokens there are; a bucket that nobody used is full."""
-    if bucket is None:
-        return float(rate.most)
-    flown = max((now - bucket.at).total_seconds(), 0.0) * per_second(rate)
-    return min(bucket.tokens + flown, float(rate.most))
-
-
-def left_in_window(passes: Sequence[Pass], rate: Rate, now: datetime) -> int:
-    """Return how many may pass now, given all that passed within the last window."""
-    return rate.count - sum(each.number for each in passes if each.at > now - rate.per)
-
-
-def token_wait(tokens: float, rate: Rate, count: int) -> float:
-    """Return the seconds until so many tokens are there, and a few more if they come soon."""
-    several = min(rate.most // 2, floor(per_second(rate) * GATHER))
-    return max(max(count, several) - tokens, 0.0) / per_second(rate)
-
-
-def window_wait(passes: Sequence[Pass], rate: Rate, now: datetime, count: int) -> float:
-    """Return the seconds until so many may pass again."""
-    left = left_in_window(passes, rate, now)
-    for each in sorted(passes):
-        if left >= count:
-            break
-        if each.at > now - rate.per:
-            left += each.number
-            if left >= count:
-                return max((each.at + rate.per - now).total_seconds(), 0.0)
-    return 0.0 if left >= count else rate.per.total_seconds()
+    def _check_share(self) -> None:
+        if self.concurrency is not None or self.rate is not None:
+            raise ValueError(f"limit {self.name}: a fair share has a weight and nothing else")
+        if type(self.weight) is not int or not 1 <= self.weight <= MAX_WEIGHT:
+            raise ValueError(
+                f"weight = {self.weight!r} of {self.name}: must be 1 to {MAX_WEIGHT:,}"
+            )
 
 
 @dataclass(slots=True)
@@ -101,40 +75,42 @@ class Opening:
     """How far a gate is open at one moment."""
 
     limit: Limit
-    now: datetime
+    now: float
+    """Seconds of the store's clock."""
     used: int = 0
-    bucket: Bucket | None = None
-    passes: Sequence[Pass] = ()
+    grants: Grants = NOTHING_TAKEN
     taken: int = 0
     """How much of it has been handed out since."""
 
     def room(self, weight: int) -> int:
         """Return how many more jobs of a weight may pass."""
-        left = inf
+        room = inf
         if self.limit.concurrency is not None:
-            left = self.limit.concurrency - self.used - self.taken
+            room = self.limit.concurrency - self.used - self.taken
         if self.limit.rate is not None:
-            left = min(left, self._rate_left(self.limit.rate))
-        return max(floor((left + _CRUMB) / weight), 0)
+            room = min(room, self._rate_left(self.limit.rate))
+        return max(floor((room + CRUMB) / weight), 0)
 
     def wait(self, weight: int) -> float | None:
         """Return when to ask again if it is the rate that keeps a job out."""
         rate, limit = self.limit.rate, self.limit
-        if rate is None or self._rate_left(rate) + _CRUMB >= weight:
+        if rate is None or self._rate_left(rate) + CRUMB >= weight:
             return None
         if limit.concurrency is not None and limit.concurrency - self.used - self.taken < weight:
             return None
-        if rate.algorithm is Algorithm.WINDOW:
-            passes = self.passes
-            if self.taken:
-                passes = [*passes, Pass(self.now, self.taken)]
-            return window_wait(passes, rate, self.now, weight)
-        return token_wait(self._rate_left(rate), rate, weight)
+        several = 0
+        if rate.algorithm is Algorithm.BUCKET:
+            several = min(rate.most // 2, floor(per_second(rate) * GATHER))
+        seconds = wait(rate, self.grants_after(rate), max(weight, several), self.now)
+        # A job that weighs more than the rate ever has may be let in when the rate is changed.
+        return min(seconds, max(rate.per.total_seconds(), LONG))
+
+    def grants_after(self, rate: Rate) -> Grants:
+        """Return what is to be remembered when what was handed out has passed."""
+        return used(rate, self.grants, self.taken, self.now) if self.taken else self.grants
 
     def _rate_left(self, rate: Rate) -> float:
-        if rate.algorithm is Algorithm.WINDOW:
-            return left_in_window(self.passes, rate, self.now) - self.taken
-        return tokens_now(self.bucket, rate, self.now) - self.taken
+        return left(rate, self.grants, self.now) - self.taken
 
 
 class Admission:
@@ -144,7 +120,7 @@ class Admission:
         self._openings = openings
 
     def room(self, gates: Sequence[Gate], wish: int) -> tuple[int, Gate | None]:
-        """Return how many jobs of a lane may pass, and the gate that lets no more in.
+        """Return how many jobs of a lane may pass, and the gate that then lets no more in.
 
         A gate whose limit nobody has declared lets nothing in: it stands for a limit that its
         task must not exceed. Queues need not have a limit, and fair shares have none.
@@ -157,7 +133,7 @@ class Admission:
                     continue
                 return 0, gate
             here = opening.room(gate.weight)
-            if here < room:
+            if here <= room:
                 room, narrow = here, gate
         return room, narrow
 
@@ -186,9 +162,3 @@ class Admission:
             for gate, opening in found
             if opening is not None and opening.limit.concurrency is not None
         ]
-
-
-def full_again(bucket: Bucket, rate: Rate) -> datetime:
-    """Return when a bucket will be full: from then on it need not be remembered."""
-    missing = rate.most - bucket.tokens
-    return bucket.at + timedelta(seconds=max(missing, 0.0) / per_second(rate))

@@ -6,6 +6,9 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+MAX_COUNT: Final = 1_000_000
+MAX_PER: Final = timedelta(days=366)
+
 
 class Algorithm(StrEnum):
     """How a rate is kept."""
@@ -32,12 +35,13 @@ class Rate:
             raise ValueError(f"Rate(algorithm={self.algorithm!r}): must be one of {known}")
         # Its name will do.
         object.__setattr__(self, "algorithm", Algorithm(self.algorithm))
-        if self.count < 1:
-            raise ValueError(f"Rate(count={self.count!r}): must be at least 1")
-        if not self.per > timedelta(0):
-            raise ValueError(f"Rate(per={self.per!r}): must be above 0")
-        if self.burst is not None and self.burst < 1:
-            raise ValueError(f"Rate(burst={self.burst!r}): must be at least 1")
+        _check_number("count", self.count)
+        if not isinstance(self.per, timedelta) or not timedelta(0) < self.per <= MAX_PER:
+            raise ValueError(
+                f"Rate(per={self.per!r}): must be a timedelta above 0, at most {MAX_PER.days} days"
+            )
+        if self.burst is not None:
+            _check_number("burst", self.burst)
         if self.burst is not None and self.algorithm is Algorithm.WINDOW:
             raise ValueError(f"Rate(burst={self.burst!r}): a window has no burst")
 
@@ -47,11 +51,18 @@ class Rate:
         return self.count if self.burst is None else self.burst
 
 
-class Grants(NamedTuple):
-    """What a rate has granted, as far as that still matters."""
+def _check_number(field: str, value: object) -> None:
+    if type(value) is not int or not 1 <= value <= MAX_COUNT:
+        raise ValueError(f"Rate({field}={value!r}): must be a whole number, 1 to {MAX_COUNT:,}")
 
-    full_at: float = 0.0
-    """Bucket: when it will be full again. Until then it lacks what flows in meanwhile."""
+
+class Grants(NamedTuple):
+    """What a rate has granted, as far as that still matters; moments are seconds of any clock."""
+
+    tokens: float | None = None
+    """Bucket: how many were left at a moment; None for a full one. Not when it will be full again:
+    that would mean something else when the rate is changed."""
+    at: float = 0.0
     taken: tuple[tuple[float, int], ...] = ()
     """Window: when how many were granted, the oldest first."""
 
@@ -68,8 +79,8 @@ class Taken(NamedTuple):
 
 
 NOTHING_TAKEN: Final = Grants()
-# Times are floats: what is due in a millionth of a token's time is due.
-_BLUR: Final = 1e-6
+# Sums of tokens and moments are not exact: what lacks a millionth of a token is there.
+CRUMB: Final = 1e-6
 
 
 def take(rate: Rate, grants: Grants, count: int, now: float) -> Taken:
@@ -77,46 +88,62 @@ def take(rate: Rate, grants: Grants, count: int, now: float) -> Taken:
 
     More than `rate.most` can never be had: `retry_after` is infinite then.
     """
+    free = left(rate, grants, now)
+    if free + CRUMB < count:
+        return Taken(grants, False, _whole(free), wait(rate, grants, count, now))
+    return Taken(used(rate, grants, count, now), True, _whole(free - count), 0.0)
+
+
+def left(rate: Rate, grants: Grants, now: float) -> float:
+    """Return how many could be had now; a bucket that nobody used is full."""
     if rate.algorithm is Algorithm.WINDOW:
-        return _take_window(rate, grants, count, now)
-    return _take_bucket(rate, grants, count, now)
+        return rate.count - sum(number for _, number in _live(rate, grants, now))
+    if grants.tokens is None:
+        return rate.most
+    return min(grants.tokens + max(now - grants.at, 0.0) * per_second(rate), rate.most)
 
 
-def _take_bucket(rate: Rate, grants: Grants, count: int, now: float) -> Taken:
-    """Keep one number: how long the bucket needs to be full again."""
-    each = rate.per.total_seconds() / rate.count
-    lacking = max(grants.full_at - now, 0.0)
-    after = lacking + count * each
-    room = rate.most * each + each * _BLUR
-    if after <= room:
-        left = Grants(full_at=now + after)
-        return Taken(left, True, _whole((room - after) / each), 0.0)
-    wait = after - rate.most * each if count <= rate.most else math.inf
-    return Taken(grants, False, _whole((room - lacking) / each), wait)
+def used(rate: Rate, grants: Grants, count: int, now: float) -> Grants:
+    """Return what is to be remembered when so many have been had."""
+    if rate.algorithm is Algorithm.WINDOW:
+        return Grants(taken=(*_live(rate, grants, now), (now, count)))
+    return Grants(left(rate, grants, now) - count, now)
 
 
-def _take_window(rate: Rate, grants: Grants, count: int, now: float) -> Taken:
-    """Remember every grant for as long as it counts, so that no window ever holds too many."""
+def wait(rate: Rate, grants: Grants, count: int, now: float) -> float:
+    """Return the seconds until so many could be had; infinite when they never can."""
+    if count > rate.most:
+        return math.inf
+    lacking = count - left(rate, grants, now)
+    if lacking <= CRUMB:
+        return 0.0
+    if rate.algorithm is Algorithm.BUCKET:
+        return lacking / per_second(rate)
+    for at, number in _live(rate, grants, now):
+        lacking -= number
+        if lacking <= 0:
+            return max(at + rate.per.total_seconds() - now, 0.0)
+    return rate.per.total_seconds()
+
+
+def matters_until(rate: Rate, grants: Grants) -> float:
+    """Return from when on nothing granted so far matters any more."""
+    if rate.algorithm is Algorithm.WINDOW:
+        return max((at for at, _ in grants.taken), default=0.0) + rate.per.total_seconds()
+    if grants.tokens is None:
+        return 0.0
+    return grants.at + max(rate.most - grants.tokens, 0.0) / per_second(rate)
+
+
+def per_second(rate: Rate) -> float:
+    """Return how many tokens flow in each second."""
+    return rate.count / rate.per.total_seconds()
+
+
+def _live(rate: Rate, grants: Grants, now: float) -> list[tuple[float, int]]:
     since = now - rate.per.total_seconds()
-    live = tuple(entry for entry in grants.taken if entry[0] > since)
-    free = rate.count - sum(each for _, each in live)
-    if count <= free:
-        return Taken(Grants(taken=(*live, (now, count))), True, free - count, 0.0)
-    wait = math.inf
-    if count <= rate.count:
-        for at, each in live:
-            free += each
-            if free >= count:
-                wait = at - since
-                break
-    return Taken(Grants(taken=live), False, max(rate.count - sum(n for _, n in live), 0), wait)
-
-
-def is_forgettable(rate: Rate, grants: Grants, now: float) -> bool:
-    """Tell whether nothing granted so far matters any more."""
-    since = now - rate.per.total_seconds()
-    return grants.full_at <= now and all(at <= since for at, _ in grants.taken)
+    return [each for each in grants.taken if each[0] > since]
 
 
 def _whole(tokens: float) -> int:
-    return max(int(tokens), 0)
+    return max(int(tokens + CRUMB), 0)

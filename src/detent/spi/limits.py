@@ -19,9 +19,19 @@ class GatedRequest:
     scans: Sequence[LaneScan]
     free: Sequence[int]
     """For each scan how many jobs could start at once: what is under a rate must not wait."""
+    least: Sequence[int]
+    """For each scan the lowest aged priority to be taken: others have more urgent jobs."""
     limit: int
     boost_interval: timedelta
     inline_args: int
+
+
+class Head(NamedTuple):
+    """The most urgent due job of a lane."""
+
+    priority: int
+    waited: float
+    """Seconds since it was due."""
 
 
 class LaneAnswer(NamedTuple):
@@ -35,6 +45,11 @@ class LaneAnswer(NamedTuple):
     """Seconds until that gate may be open again; None when only an end of a job can tell."""
     due_in: float | None
     """Seconds until the next job of the lane is due, 0 when one is, None when there is none."""
+    head: Head | None
+    """What was left due, None for nothing; where a lane was not emptied this may be what was taken:
+    what is left is at most as urgent."""
+    weight: int | None
+    """How many turns the key of a fair share was given by its limit; None when it has none."""
 
 
 class GatedAnswer(NamedTuple):
@@ -49,6 +64,8 @@ class GatedLane(NamedTuple):
 
     lane: str
     due_in: float
+    head: Head | None
+    """None when nothing is due."""
 
 
 class LimitInfo(NamedTuple):
@@ -87,10 +104,13 @@ class LimitStore(Protocol):
 
         The gates of a lane are those in its name and that of its queue. In sum over everything
         that runs by a valid claim no gate takes more than its limit; each rate counts all that it
-        ever let in. Lanes are served in the order given, each in its own order.
+        ever let in. Lanes are served in the order given, each in its own order, and of each only
+        jobs whose aged priority is high enough. A lane of which nothing is wanted is looked at.
         """
 
-    async def gated_lanes(self, queues: Sequence[str], after: str, limit: int) -> list[GatedLane]:
+    async def gated_lanes(
+        self, queues: Sequence[str], after: str, limit: int, boost_interval: timedelta
+    ) -> list[GatedLane]:
         """Return up to `limit` lanes of these queues that have gates, in the order of their bytes,
         those behind `after`. Locks nothing, and walks over no lane's jobs.
         """

@@ -1,33 +1,21 @@
 """Limits: what is declared, who is let in, and rates; derived from the running rows, so exact."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from heapq import nsmallest
-from typing import Final
+from typing import Any
 
-from detent.model.gates import QUEUE, Gate, gate_name, gates_of, is_gated
+from detent.model.gates import FAIR, QUEUE, Gate, gate_name, gates_of, is_gated
 from detent.model.job import Claim, queue_of
-from detent.model.limits import (
-    Admission,
-    Bucket,
-    Limit,
-    Opening,
-    Pass,
-    full_again,
-    left_in_window,
-    token_wait,
-    tokens_now,
-    window_wait,
-)
-from detent.model.rates import Algorithm, Rate
-from detent.spi.limits import GatedAnswer, GatedLane, GatedRequest, LaneAnswer, LimitInfo
+from detent.model.limits import Admission, Limit, Opening
+from detent.model.rates import NOTHING_TAKEN, Grants, Rate, matters_until
+from detent.model.rates import take as take_rate
+from detent.spi.limits import GatedAnswer, GatedLane, GatedRequest, Head, LaneAnswer, LimitInfo
 from detent.spi.rates import RateAsk, RateVerdict
 from detent.spi.scans import LaneScan
 from detent.stores.memory.claim import order_at, take, visible
 from detent.stores.memory.nodes import ACTIVE
-from detent.stores.memory.tables import Kept, Rule, Tables
-
-CRUMB: Final = 1e-6
+from detent.stores.memory.tables import Kept, Ready, Rule, Tables
 
 
 def declare_limits(tables: Tables, now: datetime, limits: Sequence[Limit]) -> None:
@@ -73,35 +61,53 @@ def claim_gated(tables: Tables, now: datetime, request: GatedRequest) -> GatedAn
     admission = Admission(openings)
     claims: list[Claim] = []
     answers = []
-    for scan, free in zip(request.scans, request.free, strict=True):
+    order = order_at(now, request.boost_interval)
+    for scan, free, least in zip(request.scans, request.free, request.least, strict=True):
         wish = min(scan.room, request.limit - len(claims))
         if admission.under_rate(gates[scan.lane]):
             wish = min(wish, free)
-        if tables.queues.get(scan.queue, False):
+        paused = tables.queues.get(scan.queue, False)
+        if paused:
             wish = 0
         room, narrow = admission.room(gates[scan.lane], wish)
-        best = nsmallest(room, visible(tables, now, scan), order_at(now, request.boost_interval))
+        best = nsmallest(room, _urgent(tables, now, scan, least, order), order)
         held = tuple(admission.held(gates[scan.lane]))
         taken = [take(tables, now, place, request, held) for place in best]
         admission.use(gates[scan.lane], len(taken))
         blocked = narrow if len(taken) == room else None
+        if paused:
+            blocked = Gate(gate_name(QUEUE, scan.queue))
         retry = None if blocked is None else admission.wait(blocked)
         answers.append((scan, len(taken), None if blocked is None else blocked.name, retry))
         claims += taken
-    _remember(tables, now, openings)
+    _remember(tables, openings)
     return GatedAnswer(
         claims,
         [
-            LaneAnswer(scan.lane, taken, blocked, retry, _due_in(tables, now, scan))
+            LaneAnswer(
+                scan.lane,
+                taken,
+                blocked,
+                retry,
+                _due_in(tables, now, scan),
+                _head(tables, now, scan.lane, order),
+                _weight(tables, gates[scan.lane]),
+            )
             for scan, taken, blocked, retry in answers
         ],
     )
 
 
 def gated_lanes(
-    tables: Tables, now: datetime, queues: Sequence[str], after: str, limit: int
+    tables: Tables,
+    now: datetime,
+    queues: Sequence[str],
+    after: str,
+    limit: int,
+    boost_interval: timedelta,
 ) -> list[GatedLane]:
     """Return the lanes with gates that hold jobs, and when the first of each is due."""
+    order = order_at(now, boost_interval)
     first: dict[str, datetime] = {}
     for place in tables.ready.values():
         lane = place.lane
@@ -109,7 +115,9 @@ def gated_lanes(
             continue
         first[lane] = min(first.get(lane, place.due_at), place.due_at)
     return [
-        GatedLane(lane, max((first[lane] - now).total_seconds(), 0.0))
+        GatedLane(
+            lane, max((first[lane] - now).total_seconds(), 0.0), _head(tables, now, lane, order)
+        )
         for lane in sorted(first, key=str.encode)[:limit]
     ]
 
@@ -121,7 +129,7 @@ def take_rates(tables: Tables, now: datetime, asks: Sequence[RateAsk]) -> list[R
 
 def forget_rates(tables: Tables, now: datetime, idle_seconds: float, limit: int) -> int:
     """Forget buckets that are full and windows that are empty, for that long."""
-    before = now - timedelta(seconds=idle_seconds)
+    before = now.timestamp() - idle_seconds
     full = [name for name, kept in sorted(tables.rates.items()) if kept.until <= before][:limit]
     for name in full:
         del tables.rates[name]
@@ -129,33 +137,18 @@ def forget_rates(tables: Tables, now: datetime, idle_seconds: float, limit: int)
 
 
 def _take_rate(tables: Tables, now: datetime, ask: RateAsk) -> RateVerdict:
-    kept, rate = tables.rates.get(ask.name), ask.rate
-    left = _left(kept, rate, now)
-    if left + CRUMB < ask.wanted:
-        return RateVerdict(False, int(left + CRUMB), _wait(kept, rate, now, ask.wanted))
-    tables.rates[ask.name] = _used(kept, rate, now, ask.wanted)
-    return RateVerdict(True, int(left - ask.wanted + CRUMB), 0.0)
+    taken = take_rate(ask.rate, _grants(tables, ask.name), ask.wanted, now.timestamp())
+    _keep(tables, ask.name, ask.rate, taken.grants)
+    return RateVerdict(taken.granted, taken.remaining, taken.retry_after)
 
 
-def _left(kept: Kept | None, rate: Rate, now: datetime) -> float:
-    if rate.algorithm is Algorithm.WINDOW:
-        return left_in_window(() if kept is None else kept.passes, rate, now)
-    return tokens_now(None if kept is None else kept.bucket, rate, now)
+def _grants(tables: Tables, name: str) -> Grants:
+    kept = tables.rates.get(name)
+    return NOTHING_TAKEN if kept is None else kept.grants
 
 
-def _wait(kept: Kept | None, rate: Rate, now: datetime, count: int) -> float:
-    if rate.algorithm is Algorithm.WINDOW:
-        return window_wait(() if kept is None else kept.passes, rate, now, count)
-    return token_wait(_left(kept, rate, now), rate, count)
-
-
-def _used(kept: Kept | None, rate: Rate, now: datetime, count: int) -> Kept:
-    if rate.algorithm is Algorithm.WINDOW:
-        passes = () if kept is None else kept.passes
-        recent = [each for each in passes if each.at > now - rate.per]
-        return Kept(None, (*recent, Pass(now, count)), now + rate.per)
-    bucket = Bucket(_left(kept, rate, now) - count, now)
-    return Kept(bucket, (), full_again(bucket, rate))
+def _keep(tables: Tables, name: str, rate: Rate, grants: Grants) -> None:
+    tables.rates[name] = Kept(grants, matters_until(rate, grants))
 
 
 def _gates(scan: LaneScan) -> list[Gate]:
@@ -166,30 +159,45 @@ def _openings(tables: Tables, now: datetime, gates: Sequence[Gate]) -> dict[str,
     openings = {}
     for gate in gates:
         rule = tables.limits.get(gate.definition)
-        if rule is None:
+        if rule is None or gate.kind == FAIR:
             continue
-        kept = tables.rates.get(gate.name)
         used = sum(
             held.weight
             for claim in tables.running.values()
             for held in claim.permits
             if held.name == gate.name
         )
-        openings[gate.name] = Opening(
-            rule.limit,
-            now,
-            used,
-            None if kept is None else kept.bucket,
-            () if kept is None else kept.passes,
-        )
+        grants = _grants(tables, gate.name)
+        openings[gate.name] = Opening(rule.limit, now.timestamp(), used, grants)
     return openings
 
 
-def _remember(tables: Tables, now: datetime, openings: dict[str, Opening]) -> None:
+def _remember(tables: Tables, openings: dict[str, Opening]) -> None:
     for name, opening in openings.items():
         rate = opening.limit.rate
         if rate is not None and opening.taken:
-            tables.rates[name] = _used(tables.rates.get(name), rate, now, opening.taken)
+            _keep(tables, name, rate, opening.grants_after(rate))
+
+
+def _urgent(
+    tables: Tables, now: datetime, scan: LaneScan, least: int, order: Callable[[Ready], Any]
+) -> list[Ready]:
+    """Return the due jobs of a lane whose aged priority is high enough."""
+    return [place for place in visible(tables, now, scan) if -order(place)[0] >= least]
+
+
+def _head(tables: Tables, now: datetime, lane: str, order: Callable[[Ready], Any]) -> Head | None:
+    due = [each for each in tables.ready.values() if each.lane == lane and each.due_at <= now]
+    if not due:
+        return None
+    best = min(due, key=order)
+    return Head(best.priority, (now - best.due_at).total_seconds())
+
+
+def _weight(tables: Tables, gates: Sequence[Gate]) -> int | None:
+    """Return the weight that the fair share among some gates was given."""
+    found = (tables.limits.get(gate.name) for gate in gates if gate.kind == FAIR)
+    return next((rule.limit.weight for rule in found if rule is not None), None)
 
 
 def _due_in(tables: Tables, now: datetime, scan: LaneScan) -> float | None:

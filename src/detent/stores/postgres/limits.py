@@ -12,7 +12,7 @@ from detent.model.gates import FAIR, QUEUE, RESOURCE, TASK, Gate, gate_name, gat
 from detent.model.job import Claim
 from detent.model.limits import Limit
 from detent.model.rates import Algorithm, Rate
-from detent.spi.limits import GatedAnswer, GatedLane, GatedRequest, LaneAnswer, LimitInfo
+from detent.spi.limits import GatedAnswer, GatedLane, GatedRequest, Head, LaneAnswer, LimitInfo
 from detent.spi.rates import RateAsk, RateVerdict
 from detent.spi.scans import LaneScan
 from detent.stores.postgres.claim import scan_columns
@@ -46,7 +46,7 @@ class Limiting:
         if not rows:
             return None
         declared = _read(name, rows[0]["declared"])
-        values = (None,) * 5 if declared is None else _columns(declared)[1:]
+        values = (None,) * 6 if declared is None else _columns(declared)[1:]
         await self.database.fetch("reset_limit", name, rows[0]["declared"], *values)
         return declared
 
@@ -54,7 +54,7 @@ class Limiting:
         """See `LimitStore.limits`."""
         return [
             LimitInfo(
-                _limit(*tuple(row)[:6]),
+                _limit(*tuple(row)[:7]),
                 _read(row["name"], row["declared"]),
                 row["edited"],
                 row["running"],
@@ -74,6 +74,8 @@ class Limiting:
             queues,
             rooms,
             list(request.free),
+            list(request.least),
+            [_share(lane) for lane in lanes],
             due_at,
             ids,
             used,
@@ -96,8 +98,18 @@ class Limiting:
         return GatedAnswer(
             claims,
             [
-                LaneAnswer(lane, taken, gate, wait, None if due is None else max(due, 0.0))
-                for lane, (taken, gate, wait, due) in zip(lanes, told, strict=True)
+                LaneAnswer(
+                    lane,
+                    taken,
+                    gate,
+                    wait,
+                    None if due is None else max(due, 0.0),
+                    _head(priority, waited),
+                    weight,
+                )
+                for lane, (taken, gate, wait, due, priority, waited, weight) in zip(
+                    lanes, told, strict=True
+                )
             ],
         )
 
@@ -130,10 +142,13 @@ class Limiting:
             [_PLACES.get(gate.kind, 0) for gate in gates],
         )
 
-    async def gated_lanes(self, queues: Sequence[str], after: str, limit: int) -> list[GatedLane]:
+    async def gated_lanes(
+        self, queues: Sequence[str], after: str, limit: int, boost_interval: timedelta
+    ) -> list[GatedLane]:
         """See `LimitStore.gated_lanes`."""
-        rows = await self.database.fetch("gated_lanes", list(queues), after, limit)
-        return [GatedLane(row["lane"], row["due_in"]) for row in rows]
+        boost = boost_interval.total_seconds()
+        rows = await self.database.fetch("gated_lanes", list(queues), after, limit, boost)
+        return [GatedLane(row[0], row[1], _head(row[2], row[3])) for row in rows]
 
     async def take(self, asks: Sequence[RateAsk]) -> list[RateVerdict]:
         """See `RateStore.take`."""
@@ -199,26 +214,32 @@ def lock_key(schema: str, gate: str) -> int:
     return int.from_bytes(digest, "big", signed=True)
 
 
+@lru_cache(maxsize=10_000)
+def _share(lane: str) -> str | None:
+    """Return the gate of the fair share in which the jobs of a lane have their turns, if any."""
+    return next((gate.name for gate in gates_of(lane) if gate.kind == FAIR), None)
+
+
+def _head(priority: int | None, waited: float | None) -> Head | None:
+    return None if priority is None or waited is None else Head(priority, waited)
+
+
 def _columns(limit: Limit) -> tuple[Any, ...]:
     rate = limit.rate
     if rate is None:
-        return limit.name, limit.concurrency, None, None, None, None
+        return limit.name, limit.concurrency, None, None, None, None, limit.weight
     per = rate.per.total_seconds()
-    return limit.name, limit.concurrency, rate.count, per, rate.burst, str(rate.algorithm)
+    return limit.name, limit.concurrency, rate.count, per, rate.burst, str(rate.algorithm), None
 
 
-def _limit(
-    name: str,
-    concurrency: int | None,
-    count: int | None,
-    per: float | None,
-    burst: int | None,
-    algorithm: str | None,
-) -> Limit:
-    if count is None or per is None or algorithm is None:
-        return Limit(name, concurrency)
-    rate = Rate(count, timedelta(seconds=per), burst, Algorithm(algorithm))
-    return Limit(name, concurrency, rate)
+def _limit(name: str, *values: Any) -> Limit:
+    """Return a limit of its columns, in the order of `_columns`."""
+    concurrency, count, per, burst, algorithm, weight = values
+    if count is None:
+        return Limit(name, concurrency, weight=weight)
+    return Limit(
+        name, concurrency, Rate(count, timedelta(seconds=per), burst, Algorithm(algorithm))
+    )
 
 
 def _written(limit: Limit) -> str:

@@ -6,30 +6,18 @@ from typing import Any, Final
 
 import msgspec
 
-from detent.model.gates import QUEUE, RESOURCE, TASK, Gate, gate_name, gates_of
-from detent.model.limits import (
-    Admission,
-    Bucket,
-    Limit,
-    Opening,
-    Pass,
-    full_again,
-    left_in_window,
-    token_wait,
-    tokens_now,
-    window_wait,
-)
-from detent.model.rates import Algorithm, Rate
-from detent.spi.limits import GatedAnswer, GatedLane, GatedRequest, LaneAnswer, LimitInfo
+from detent.model.gates import FAIR, QUEUE, RESOURCE, TASK, Gate, gate_name, gates_of
+from detent.model.limits import Admission, Limit, Opening
+from detent.model.rates import Algorithm, Grants, Rate, matters_until, take
+from detent.spi.limits import GatedAnswer, GatedLane, GatedRequest, Head, LaneAnswer, LimitInfo
 from detent.spi.rates import RateAsk, RateVerdict
 from detent.spi.scans import LaneScan
 from detent.stores.sqlite.claim import begin_at, claim_from
-from detent.stores.sqlite.columns import MICROSECONDS, micros, moment, span, written
+from detent.stores.sqlite.columns import MICROSECONDS, seconds, span, written
 from detent.stores.sqlite.database import Database
 from detent.stores.sqlite.session import Session
 from detent.stores.sqlite.statements import sql
 
-CRUMB: Final = 1e-6
 # Where a gate stands among the limits of a running job; rates are not given back.
 _PLACES: Final = {RESOURCE: 0, TASK: 1, QUEUE: 2}
 
@@ -84,7 +72,7 @@ class Limiting:
         """See `LimitStore.limits`."""
         rows = await self.database.read(lambda session: session.rows(sql("list_limits")))
         return [
-            LimitInfo(_limit(*row[:6]), _read(row[0], row[6]), bool(row[7]), row[8])
+            LimitInfo(_limit(*row[:7]), _read(row[0], row[7]), bool(row[8]), row[9])
             for row in map(tuple, rows)
         ]
 
@@ -92,7 +80,9 @@ class Limiting:
         """See `LimitStore.claim_gated`."""
         return await self.database.write(_GatedClaiming(request).take)
 
-    async def gated_lanes(self, queues: Sequence[str], after: str, limit: int) -> list[GatedLane]:
+    async def gated_lanes(
+        self, queues: Sequence[str], after: str, limit: int, boost_interval: timedelta
+    ) -> list[GatedLane]:
         """See `LimitStore.gated_lanes`."""
         # All lanes of a queue begin with its name and one of two signs.
         ranges = written(
@@ -101,7 +91,7 @@ class Limiting:
 
         def work(session: Session) -> list[GatedLane]:
             rows = session.rows(sql("gated_lanes"), ranges, after, limit)
-            return [GatedLane(lane, _seconds(due_at, session.now)) for lane, due_at in rows]
+            return [_found(session.now, span(boost_interval), *row) for row in rows]
 
         return await self.database.read(work)
 
@@ -138,12 +128,17 @@ class _GatedClaiming:
             return GatedAnswer([], [])
         lanes = written([(scan.lane, scan.queue) for scan in request.scans])
         due = session.table(sql("claim_gated", "due"), self._node, lanes, session.now)
-        openings = _openings(session, [gate for gates in self._gates for gate in gates])
+        paused = session.table(
+            sql("claim_gated", "paused"), written(list({scan.queue for scan in request.scans}))
+        )
+        openings = _openings(
+            session, [gate for gates in self._gates for gate in gates if gate.kind != FAIR]
+        )
         admission = Admission(openings)
         fence = session.value(sql("claim_jobs", "fence"))
         total, answers = 0, []
-        for number, (scan, free, gates) in enumerate(
-            zip(request.scans, request.free, self._gates, strict=True)
+        for number, (scan, free, least, gates) in enumerate(
+            zip(request.scans, request.free, request.least, self._gates, strict=True)
         ):
             wish = min(scan.room, request.limit - total)
             if admission.under_rate(gates):
@@ -151,27 +146,43 @@ class _GatedClaiming:
             room, narrow = admission.room(gates, wish)
             taken = 0
             if room > 0 and number in due:
-                taken = self._take_from(session, scan, room, fence)
+                taken = self._take_from(session, scan, room, fence, least)
                 _mark(session, fence, scan.lane, admission.held(gates))
                 admission.use(gates, taken)
             total += taken
             blocked = narrow if taken == room else None
+            if scan.queue in paused:
+                blocked = gates[-1]
             retry = None if blocked is None else admission.wait(blocked)
             answers.append((scan.lane, taken, blocked and blocked.name, retry))
         claims = self._move(session, fence) if total else []
         _remember(session, openings)
-        next_due = session.table(
+        left = session.table(
             sql("claim_gated", "next"), written([scan.lane for scan in request.scans])
         )
+        weights = self._weights(session)
         return GatedAnswer(
             [claim_from(row) for row in claims],
             [
-                LaneAnswer(*answer, None if due_at is None else _seconds(due_at, session.now))
-                for answer, due_at in zip(answers, next_due, strict=True)
+                LaneAnswer(*answer, *_left(heads, session.now, self._boost), weight)
+                for answer, heads, weight in zip(answers, left, weights, strict=True)
             ],
         )
 
-    def _take_from(self, session: Session, scan: LaneScan, room: int, fence: int) -> int:
+    def _weights(self, session: Session) -> list[int | None]:
+        """Return for each lane the weight that its fair share was given."""
+        shares = [
+            next((gate.name for gate in gates if gate.kind == FAIR), None) for gates in self._gates
+        ]
+        if not any(shares):
+            return [None] * len(shares)
+        asked = written([share for share in shares if share is not None])
+        told = dict(session.table(sql("claim_gated", "shares"), asked))
+        return [told.get(share) for share in shares]
+
+    def _take_from(
+        self, session: Session, scan: LaneScan, room: int, fence: int, least: int
+    ) -> int:
         return session.change(
             sql("claim_jobs", "heads"),
             fence,
@@ -183,6 +194,7 @@ class _GatedClaiming:
             self._node,
             scan.queue,
             1,
+            least,
         )
 
     def _move(self, session: Session, fence: int) -> list[Any]:
@@ -213,11 +225,14 @@ def _mark(session: Session, fence: int, lane: str, held: Sequence[Gate]) -> None
 def _openings(session: Session, gates: Sequence[Gate]) -> dict[str, Opening]:
     asked = written(list({gate.name: _asked(gate) for gate in gates}.values()))
     openings = {}
-    now = moment(session.now)
+    now = session.now / MICROSECONDS
     for row in session.table(sql("claim_gated", "gates"), asked):
         name, *columns, used, bucket, passes = row
         openings[name] = Opening(
-            _limit(_any_name(name), *columns), now, used or 0, _bucket(bucket), _passes(passes)
+            _limit(_any_name(name), *columns, None),
+            now,
+            used or 0,
+            _grants(bucket, passes),
         )
     return openings
 
@@ -226,52 +241,62 @@ def _remember(session: Session, openings: dict[str, Opening]) -> None:
     for name, opening in openings.items():
         rate = opening.limit.rate
         if rate is not None and opening.taken:
-            _use(session, name, rate, opening.bucket, opening.taken)
+            _use(session, name, rate, opening.grants_after(rate), opening.taken)
 
 
-def _use(session: Session, name: str, rate: Rate, bucket: Bucket | None, count: int) -> None:
-    """Note that so many have passed a rate."""
-    now = moment(session.now)
+def _use(session: Session, name: str, rate: Rate, grants: Grants, count: int) -> None:
+    """Note that so many have passed a rate, and what is to be remembered of it."""
+    until = seconds(matters_until(rate, grants))
     if rate.algorithm is Algorithm.WINDOW:
         session.change(sql("claim_gated", "forget"), name, session.now - span(rate.per))
-        until = session.now + span(rate.per)
         session.change(sql("claim_gated", "pass"), name, session.now, count, until)
         return
-    left = Bucket(tokens_now(bucket, rate, now) - count, now)
-    full_at = micros(full_again(left, rate))
-    session.change(sql("claim_gated", "bucket"), name, left.tokens, session.now, full_at)
+    session.change(sql("claim_gated", "bucket"), name, grants.tokens, session.now, until)
 
 
 def _take(session: Session, ask: RateAsk) -> RateVerdict:
-    rate, now = ask.rate, moment(session.now)
-    bucket, passes = session.table(sql("take_rates"), ask.name)
-    kept, passed = _bucket(bucket), _passes(passes)
-    left: float
-    if rate.algorithm is Algorithm.WINDOW:
-        left, wait = left_in_window(passed, rate, now), window_wait(passed, rate, now, ask.wanted)
-    else:
-        left = tokens_now(kept, rate, now)
-        wait = token_wait(left, rate, ask.wanted)
-    if left + CRUMB < ask.wanted:
-        return RateVerdict(False, max(int(left + CRUMB), 0), wait)
-    _use(session, ask.name, rate, kept, ask.wanted)
-    return RateVerdict(True, int(left - ask.wanted + CRUMB), 0.0)
+    grants = _grants(*session.table(sql("take_rates"), ask.name))
+    taken = take(ask.rate, grants, ask.wanted, session.now / MICROSECONDS)
+    if taken.granted:
+        _use(session, ask.name, ask.rate, taken.grants, ask.wanted)
+    return RateVerdict(taken.granted, taken.remaining, taken.retry_after)
 
 
 def _asked(gate: Gate) -> tuple[str, str, int | None]:
     return gate.name, gate.definition, _PLACES.get(gate.kind)
 
 
-def _bucket(value: Any) -> Bucket | None:
-    if value is None:
-        return None
-    tokens, at = value if isinstance(value, list) else msgspec.json.decode(value)
-    return Bucket(tokens, moment(at))
+def _grants(bucket: Any, passes: Any) -> Grants:
+    """Return what a rate has granted, of the tokens that it kept and of what passed."""
+    tokens, at = (None, 0) if bucket is None else _values(bucket)
+    taken = sorted((when / MICROSECONDS, number) for when, number in _values(passes or b"[]"))
+    return Grants(tokens, at / MICROSECONDS, tuple(taken))
 
 
-def _passes(value: Any) -> list[Pass]:
-    rows = value if isinstance(value, list) else msgspec.json.decode(value or b"[]")
-    return [Pass(moment(at), number) for at, number in rows]
+def _values(value: Any) -> Any:
+    return value if isinstance(value, list) else msgspec.json.decode(value)
+
+
+def _left(heads: Any, now: int, boost: int) -> tuple[float | None, Head | None]:
+    """Return when the next job of a lane is due, and the most urgent of those that are."""
+    firsts = _values(heads)
+    if not firsts:
+        return None, None
+    due_in = _seconds(min(due_at for _, due_at in firsts), now)
+    aged = [
+        (-(priority + ((now - due_at) // boost if boost else 0)), due_at, priority)
+        for priority, due_at in firsts
+        if due_at <= now
+    ]
+    if not aged:
+        return due_in, None
+    _, due_at, priority = min(aged)
+    return due_in, Head(priority, _seconds(now, due_at))
+
+
+def _found(now: int, boost: int, lane: str, heads: str) -> GatedLane:
+    due_in, head = _left(heads, now, boost)
+    return GatedLane(lane, due_in or 0.0, head)
 
 
 def _seconds(due_at: int, now: int) -> float:
@@ -296,23 +321,19 @@ def _close(session: Session, name: str) -> None:
 def _columns(limit: Limit) -> tuple[Any, ...]:
     rate = limit.rate
     if rate is None:
-        return limit.name, limit.concurrency, None, None, None, None
+        return limit.name, limit.concurrency, None, None, None, None, limit.weight
     per = span(rate.per)
-    return limit.name, limit.concurrency, rate.count, per, rate.burst, str(rate.algorithm)
+    return limit.name, limit.concurrency, rate.count, per, rate.burst, str(rate.algorithm), None
 
 
-def _limit(
-    name: str,
-    concurrency: int | None,
-    count: int | None = None,
-    per: int | None = None,
-    burst: int | None = None,
-    algorithm: str | None = None,
-) -> Limit:
-    if count is None or per is None or algorithm is None:
-        return Limit(name, concurrency)
-    rate = Rate(count, timedelta(microseconds=per), burst, Algorithm(algorithm))
-    return Limit(name, concurrency, rate)
+def _limit(name: str, *values: Any) -> Limit:
+    """Return a limit of its columns, in the order of `_columns`."""
+    concurrency, count, per, burst, algorithm, weight = values
+    if count is None:
+        return Limit(name, concurrency, weight=weight)
+    return Limit(
+        name, concurrency, Rate(count, timedelta(microseconds=per), burst, Algorithm(algorithm))
+    )
 
 
 def _written(limit: Limit) -> str:

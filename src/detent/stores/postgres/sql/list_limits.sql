@@ -9,7 +9,7 @@ WITH used AS (
     GROUP BY 1
 )
 SELECT known.name, known.concurrency, known.rate_count, known.rate_per, known.burst,
-    known.algorithm, known.declared, known.edited,
+    known.algorithm, known.weight, known.declared, known.edited,
     coalesce((SELECT used.weight FROM used WHERE used.name = known.name), 0)::integer AS running
 FROM detent.detent_limit AS known
 ORDER BY known.name

@@ -1,16 +1,17 @@
 -- Let an operator's word hold.
--- $1 name  $2 concurrency  $3 count  $4 time in seconds  $5 burst  $6 algorithm
+-- $1 name  $2 concurrency  $3 count  $4 time in seconds  $5 burst  $6 algorithm  $7 weight
 WITH said AS (
     INSERT INTO detent.detent_limit (
-        name, concurrency, rate_count, rate_per, burst, algorithm, edited
+        name, concurrency, rate_count, rate_per, burst, algorithm, weight, edited
     )
-    VALUES ($1, $2, $3, $4, $5, $6, true)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, true)
     ON CONFLICT (name) DO UPDATE
     SET concurrency = excluded.concurrency,
         rate_count = excluded.rate_count,
         rate_per = excluded.rate_per,
         burst = excluded.burst,
         algorithm = excluded.algorithm,
+        weight = excluded.weight,
         edited = true
     RETURNING name
 )

@@ -11,6 +11,8 @@ CREATE TABLE detent_limit (
     rate_per    INTEGER,
     burst       INTEGER,
     algorithm   TEXT,
+    -- How many turns the key of a fair share has for each of another.
+    weight      INTEGER,
     -- What code says, as JSON; NULL when only an operator made this limit.
     declared    TEXT,
     -- Whether an operator's word holds, and not the code's.

@@ -10,18 +10,20 @@ CROSS JOIN detent_limit AS known
     AND known.declared = json_extract(said.value, '$[1]')
 
 -- step: declare
--- ?1 name  ?2 concurrency  ?3 count  ?4 time  ?5 burst  ?6 algorithm  ?7 all of it as JSON
+-- ?1 name  ?2 concurrency  ?3 count  ?4 time  ?5 burst  ?6 algorithm  ?7 weight
+-- ?8 all of it as JSON
 INSERT INTO detent_limit AS known (
-    name, concurrency, rate_count, rate_per, burst, algorithm, declared
+    name, concurrency, rate_count, rate_per, burst, algorithm, weight, declared
 )
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
 ON CONFLICT (name) DO UPDATE
 SET declared = excluded.declared,
     concurrency = CASE WHEN known.edited THEN known.concurrency ELSE excluded.concurrency END,
     rate_count = CASE WHEN known.edited THEN known.rate_count ELSE excluded.rate_count END,
     rate_per = CASE WHEN known.edited THEN known.rate_per ELSE excluded.rate_per END,
     burst = CASE WHEN known.edited THEN known.burst ELSE excluded.burst END,
-    algorithm = CASE WHEN known.edited THEN known.algorithm ELSE excluded.algorithm END
+    algorithm = CASE WHEN known.edited THEN known.algorithm ELSE excluded.algorithm END,
+    weight = CASE WHEN known.edited THEN known.weight ELSE excluded.weight END
 WHERE known.declared IS NOT excluded.declared
 
 -- step: close

@@ -1,4 +1,5 @@
--- The lanes of some queues that have gates, and when the first job of each is due.
+-- The lanes of some queues that have gates, and the first job of each priority: arrays of priority
+-- and due time, as JSON.
 -- ?1 arrays of the first name that a lane can have and the first that none can, as JSON
 -- ?2 only lanes behind this one  ?3 limit
 WITH RECURSIVE lanes (lane, high) AS (
@@ -30,7 +31,7 @@ WITH RECURSIVE lanes (lane, high) AS (
     SELECT lane FROM lanes WHERE lane IS NOT NULL ORDER BY lane LIMIT ?3
 )
 SELECT page.lane, (
-        SELECT min(head.due_at)
+        SELECT json_group_array(json_array(head.priority, head.due_at))
         FROM json_each('[0,1,2,3,4]') AS level
         CROSS JOIN detent_ready AS head
             ON head.id = (
@@ -39,6 +40,6 @@ SELECT page.lane, (
                 ORDER BY first.due_at, first.id
                 LIMIT 1
             )
-    ) AS due_at
+    ) AS heads
 FROM page
 ORDER BY page.lane
