@@ -6,9 +6,11 @@ from datetime import timedelta
 from typing import Any, Final
 
 from detent.config import check_name
+from detent.config.readers import check_label
 from detent.errors import AlertNotFound, ConfigError
 from detent.events import AlertRaised, Bus
-from detent.sinks.called import CalledSink
+from detent.outbox import ALERTS, check_number, check_page
+from detent.sinks.called import as_sink
 from detent.sinks.webhook import WebhookSink
 from detent.spi.outbox import AlertInfo, AlertStore, OutboxEvent
 from detent.spi.runtime import Runtime
@@ -16,9 +18,7 @@ from detent.spi.sinks import Outlet, Sink
 
 __all__ = ["AlertInfo", "Alerts", "LogAlert", "WebhookAlert"]
 
-PREFIX: Final = "alert:"
 DEFAULT_ATTEMPTS: Final = 16
-MOST: Final = 10_000
 
 
 class LogAlert:
@@ -50,40 +50,39 @@ class Alerts:
         sink = self._sink(target)
         label = name or _name_of(target)
         check_name("alerts.to(): name", label)
-        if PREFIX + label in self.outlets:
+        if ALERTS + label in self.outlets:
             raise ConfigError(f"alerts.to(): name = {label!r}: there is one already; give another")
         timeout = timedelta(seconds=getattr(target, "timeout", 10.0) + 5.0)
-        outlet = Outlet(PREFIX + label, sink, timeout, DEFAULT_ATTEMPTS)
+        outlet = Outlet(ALERTS + label, sink, timeout, DEFAULT_ATTEMPTS)
         self.outlets[outlet.name] = outlet
 
     def _sink(self, target: Any) -> Sink:
         if isinstance(target, LogAlert):
             return _Logged(self._bus)
-        if hasattr(target, "deliver"):
-            sink: Sink = target
-            return sink
-        if not callable(target):
+        # Any class makes something of what it is called with: LogAlert without its brackets.
+        sink = None if isinstance(target, type) else as_sink(target, self._runtime)
+        if sink is None:
             raise ConfigError(
                 f"alerts.to({target!r}): must be LogAlert(), WebhookAlert(url) or a function"
             )
-        return CalledSink(target, self._runtime)
+        return sink
 
     async def list(
         self, *, task: str | None = None, acked: bool | None = None, limit: int = 100
     ) -> builtins.list[AlertInfo]:
         """Return alerts, the newest first: of one task, or only those nobody has acknowledged."""
-        if not 1 <= limit <= MOST:
-            raise ConfigError(f"limit = {limit!r}: must be 1 to {MOST}")
+        check_page(limit)
         return await self._store().alerts(limit, task=task, acked=acked)
 
     async def get(self, alert: int) -> AlertInfo:
         """Return an alert, with its count so far."""
+        check_number("alert", alert)
         return _found(alert, await self._store().get_alert(alert))
 
     async def ack(self, alert: int, by: str) -> AlertInfo:
         """Note that somebody has seen an alert; the first one stands."""
-        if not by or not by.isprintable():
-            raise ConfigError(f"by = {by!r}: must be a printable text, not empty")
+        check_number("alert", alert)
+        check_label("by =", by)
         return _found(alert, await self._store().ack_alert(alert, by))
 
 

@@ -6,10 +6,13 @@ listener that is not there costs nothing: no event is even made.
 """
 
 import asyncio
+import atexit
 import inspect
 import os
+import weakref
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -22,16 +25,21 @@ BUFFER: Final = 10_000
 # How many events a thread tells before the loop is asked for more.
 BATCH: Final = 100
 
+PATIENCE: Final = 5.0
+
 Listen = Callable[[Any], Any]
 
 
 class Listeners:
     """Those who listen, and what is on its way to them."""
 
-    def __init__(self, runtime: Runtime, bus: Bus, buffer: int = BUFFER) -> None:
+    def __init__(
+        self, runtime: Runtime, bus: Bus, buffer: int = BUFFER, patience: float = PATIENCE
+    ) -> None:
         self._runtime = runtime
         self._bus = bus
         self._buffer = buffer
+        self._patience = patience
         self._feeds: dict[tuple[int, int, int], Feed] = {}
         self.by_type: dict[type, list[Listen]] = {}
         """Empty as long as nobody listens: so that asking is cheap."""
@@ -63,6 +71,7 @@ class Listeners:
             feeds = self._feeds.items()
             self._feeds = {key: feed for key, feed in feeds if not feed.loop.is_closed()}
             found = self._feeds[key] = Feed(self._runtime, self._bus, listener, self._buffer)
+            _with_feeds.add(self)
         return found
 
     async def drain(self, limit: float) -> None:
@@ -83,9 +92,26 @@ class Listeners:
         if tasks:
             await asyncio.wait(tasks)
 
+    def tell_the_last(self) -> None:
+        """Wait for the loop behind blocking code, which nobody closes; the program ends."""
+        feeds = [feed for (pid, *_), feed in self._feeds.items() if pid == os.getpid()]
+        for loop in {feed.loop: None for feed in feeds if feed.task and feed.loop.is_running()}:
+            told = asyncio.run_coroutine_threadsafe(self.drain(self._patience), loop)
+            with suppress(TimeoutError):
+                told.result(self._patience)
+
     def _here(self) -> "list[Feed]":
         loop = asyncio.get_running_loop()
         return [feed for feed in self._feeds.values() if feed.loop is loop]
+
+
+_with_feeds: Final[weakref.WeakSet[Listeners]] = weakref.WeakSet()
+
+
+@atexit.register
+def _tell_the_last() -> None:
+    for listeners in list(_with_feeds):
+        listeners.tell_the_last()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +160,7 @@ class Feed:
         try:
             while self._waiting:
                 if self._is_async:
-                    await self._call(self._waiting.popleft())
+                    await self._finish(self._listener(self._waiting.popleft()))
                 else:
                     await self._call_on_thread()
                 self._overflowing = len(self._waiting) >= self._buffer
@@ -148,29 +174,33 @@ class Feed:
         finally:
             self.task = None
 
-    async def _call(self, event: object) -> None:
+    async def _finish(self, answer: Awaitable[object]) -> None:
         try:
-            await self._listener(event)
-        except Exception as error:  # noqa: BLE001  the user's function: the next event is told
+            await answer
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001  the user's function: the next event is told
             self._failed(error)
 
     async def _call_on_thread(self) -> None:
         batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
-        outcomes = await self._runtime.blocking(
+        answers = await self._runtime.blocking(
             lambda: [self._try(event) for event in batch], "detent-listener"
         )
-        for error in outcomes:
-            if error is not None:
-                self._failed(error)
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                self._failed(answer)
+            elif inspect.isawaitable(answer):
+                # A `lambda` around an async function.
+                await self._finish(answer)
 
-    def _try(self, event: object) -> Exception | None:
+    def _try(self, event: object) -> object:
         try:
-            self._listener(event)
-        except Exception as error:  # noqa: BLE001  the user's function: the next event is told
+            return self._listener(event)
+        except BaseException as error:  # noqa: BLE001  the user's function: the next event is told
             return error
-        return None
 
-    def _failed(self, error: Exception) -> None:
+    def _failed(self, error: BaseException) -> None:
         self._bus.emit(HookFailed(self._name, describe(error)))
 
     def _tell_dropped(self) -> None:

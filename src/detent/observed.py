@@ -22,7 +22,8 @@ from detent.events import (
 from detent.foundation import Foundation
 from detent.listeners import Audience, Listeners
 from detent.outbox import Outbox
-from detent.sinks.called import CalledSink
+from detent.signature import accepts
+from detent.sinks.called import as_sink
 from detent.spi.outbox import OutboxEvent
 from detent.spi.sinks import Outlet, Sink
 
@@ -71,7 +72,9 @@ class Observed(Foundation):
     @property
     def _listeners(self) -> Listeners:
         if self._made_listeners is None:
-            self._made_listeners = Listeners(self._runtime, self.bus, self.config.events.buffer)
+            events = self.config.events
+            patience = events.drain_timeout.total_seconds()
+            self._made_listeners = Listeners(self._runtime, self.bus, events.buffer, patience)
         return self._made_listeners
 
     def listener(self, *events: type) -> Callable[[Function], Function]:
@@ -89,9 +92,9 @@ class Observed(Foundation):
             raise ConfigError("@app.listener(): must name at least one event of detent.events")
 
         def declare(function: Function) -> Function:
-            if not callable(function):
-                raise ConfigError(f"@app.listener(...): {function!r} is not a function")
-            self._listeners.add(function, events)
+            if not accepts(function, "event"):
+                raise ConfigError(f"@app.listener(...): {function!r}: must be def note(event)")
+            self._listeners.add(function, tuple(dict.fromkeys(events)))
             return function
 
         return declare
@@ -126,24 +129,20 @@ class Observed(Foundation):
         states = _states(name, events)
         patterns = _patterns(name, tasks)
         limit = _timeout(name, timeout, sink)
-        if isinstance(max_attempts, bool) or not 1 <= max_attempts <= 100:
+        if type(max_attempts) is not int or not 1 <= max_attempts <= 100:
             raise ConfigError(
                 f"app.sink({name!r}): max_attempts = {max_attempts!r}: must be 1 to 100"
             )
-        self._outlets[name] = Outlet(name, self._as_sink(name, sink), limit, max_attempts)
+        made = as_sink(sink, self._runtime)
+        if made is None:
+            raise ConfigError(
+                f"app.sink({name!r}, {sink!r}): must be a sink such as WebhookSink(url), or a "
+                f"function"
+            )
+        self._outlets[name] = Outlet(name, made, limit, max_attempts)
         self._watches.append(Watch(name, states, patterns))
         if self._client is not None:
             self._client.forget_rows()
-
-    def _as_sink(self, name: str, sink: Any) -> Sink:
-        if hasattr(sink, "deliver"):
-            made: Sink = sink
-            return made
-        if not callable(sink):
-            raise ConfigError(
-                f"app.sink({name!r}, {sink!r}): must be a sink such as WebhookSink, or a function"
-            )
-        return CalledSink(sink, self._runtime)
 
     def _sinks_of(self, task: str) -> dict[str, list[str]]:
         """Return the sinks that want to hear of the ends of a task's jobs."""
@@ -174,6 +173,12 @@ class Observed(Foundation):
 
 
 def _states(name: str, events: Sequence[type]) -> list[str]:
+    if not isinstance(events, list | tuple | set | frozenset):
+        names = ", ".join(kind.__name__ for kind in ENDS)
+        shown = getattr(events, "__name__", repr(events))
+        raise ConfigError(
+            f"app.sink({name!r}): events = {shown}: must be a list of some of {names}"
+        )
     for event in events:
         if event not in ENDS:
             names = ", ".join(kind.__name__ for kind in ENDS)
@@ -181,11 +186,11 @@ def _states(name: str, events: Sequence[type]) -> list[str]:
             raise ConfigError(f"app.sink({name!r}): events = {shown}: must be of {names}")
     if not events:
         raise ConfigError(f"app.sink({name!r}): events = (): must name at least one")
-    return [ENDS[event] for event in events]
+    return [ENDS[event] for event in dict.fromkeys(events)]
 
 
 def _patterns(name: str, tasks: str | Sequence[str]) -> Sequence[str]:
-    patterns = (tasks,) if isinstance(tasks, str) else tuple(tasks)
+    patterns = tuple(tasks) if isinstance(tasks, list | tuple | set | frozenset) else (tasks,)
     for pattern in patterns:
         if not isinstance(pattern, str) or not pattern or not pattern.isprintable():
             raise ConfigError(
@@ -200,7 +205,10 @@ def _timeout(name: str, timeout: timedelta | float | None, sink: object) -> time
     if timeout is None:
         # A sink that limits its requests itself gets the time to say so.
         timeout = getattr(sink, "timeout", DEFAULT_TIMEOUT) + 5.0
-    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
-    if not 0 < seconds <= 600:
-        raise ConfigError(f"app.sink({name!r}): timeout = {seconds:g}: must be 0 to 600 seconds")
+    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+    if type(seconds) not in (int, float) or not 0 < seconds <= 600:
+        raise ConfigError(
+            f"app.sink({name!r}): timeout = {timeout!r}: must be a timedelta or seconds, above 0, "
+            f"at most 600"
+        )
     return timedelta(seconds=seconds)

@@ -45,11 +45,15 @@ class Recipe:
             if self.is_async:
                 return await stack.enter_async_context(made)
             return stack.enter_context(made)
-        return await made if self.is_async else made
+        # Also of a `lambda` around an async function, as the type of `Depends` promises.
+        return await made if self.is_async or inspect.iscoroutine(made) else made
 
     def open_here(self, stack: ExitStack, arguments: Mapping[str, Any]) -> Any:
         """Make the value of a provider that is not async."""
         made = self._make(**arguments)
+        if inspect.iscoroutine(made):
+            made.close()
+            raise TypeError(f"{self.name}() gave a coroutine to a thread: write it as async def")
         return stack.enter_context(made) if self._managed else made
 
     def everything(self) -> Iterator["Recipe"]:
@@ -118,6 +122,11 @@ class Recipes:
         There is one for a node, or one for a job if it is built from something that is.
         """
         provider = self.overrides.get(cls, cls)
+        if inspect.isabstract(provider):
+            raise ConfigError(
+                f"task {path[0]}: {_name(provider)} is abstract, so no node can make one; "
+                f"give app.resolver(...), or declare the task where the class is complete"
+            )
         needs, _ = self._needs(provider, (*path, f"{_name(provider)}()"), (provider,))
         narrow = any(need.scope == "job" for need in needs.values())
         return self._recipe(cls, "job" if narrow else "node", path, ())
@@ -131,7 +140,11 @@ class Recipes:
 
             async def provider() -> Any:
                 made = resolve(cls)
-                return await made if inspect.isawaitable(made) else made
+                if inspect.isawaitable(made):
+                    made = await made
+                if made is None:
+                    raise TypeError(f"the resolver made nothing of {cls.__qualname__}")
+                return made
 
             provider.__qualname__ = f"{cls.__qualname__}()"
             known = self._known[cls, scope, resolve] = Recipe(provider, scope, {})

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Callable
 
 import pytest
@@ -85,6 +86,30 @@ def test_events_are_listed_and_retried(call: Call, filled: str) -> None:
     assert call("outbox", "retry", "--all").output == "0 events are tried again.\n"
 
 
+def test_events_that_nobody_wants_are_discarded(call: Call, filled: str) -> None:
+    first, *_ = json.loads(call("outbox", "--json").output)
+    assert call("outbox", "discard", str(first["id"])).output == "1 event is discarded.\n"
+    result = call("outbox", "discard", str(first["id"]))
+    assert (result.exit_code, result.stderr) == (
+        1,
+        f"detent: error: no event is numbered {first['id']}; see: detent outbox list\n",
+    )
+    result = call("outbox", "discard", "--sink", "billing")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "detent: error: detent outbox discard: nobody to ask here; add --yes\n",
+    )
+    said = call("outbox", "discard", "--sink", "billing", "--yes", "--json").output
+    assert json.loads(said) == {"discarded": 3}
+    assert call("outbox").output == ""
+    result = call("outbox", "discard")
+    assert result.exit_code == 2
+    assert "name events, or a --sink (see: detent outbox discard -h)" in result.stderr
+    result = call("outbox", "discard", "--sink", "a b", "--yes")
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert "sink 'a b': must be 1 to 100 of" in result.stderr
+
+
 def test_what_to_retry_must_be_said(call: Call) -> None:
     result = call("outbox", "retry")
     assert result.exit_code == 2
@@ -107,6 +132,16 @@ def test_alerts_are_listed_and_acknowledged(call: Call, filled: str) -> None:
     assert again["acked_by"] == "ada", "the first one stands"
     fields = call("alerts").output.splitlines()[0].split("\t")
     assert (fields[1], fields[3], fields[-1]) == ("shop.send", "Fail", "ada")
+    shown = call("alerts", "show", str(alerts[0]["id"])).output
+    assert "Fail: no route to <n>" in shown
+    assert re.search(r"trail  \S+ \S+ told to alert:log\n\s+\S+ \S+ seen by ada\n", shown), shown
+    steps = json.loads(call("alerts", "show", str(alerts[0]["id"]), "--json").output)["trail"]
+    assert [(step["what"], step["who"]) for step in steps] == [
+        ("told", "alert:log"),
+        ("acked", "ada"),
+    ]
+    result = call("alerts", "show", "99999")
+    assert (result.exit_code, result.stderr) == (1, "detent: error: there is no alert 99999\n")
     result = call("alerts", "ack", "99999")
     assert (result.exit_code, result.stderr) == (1, "detent: error: there is no alert 99999\n")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from detent import App, State
-from tests.cluster.batching import SIZE, Batching, Order
+from tests.cluster.batching import SIZE, Batching, Order, Parcel
 from tests.cluster.database import connected, until, until_all_ended
 from tests.cluster.processes import ROOT, NodeProcess
 from tests.cluster.workload import Execution
@@ -31,6 +31,11 @@ def nodes() -> Iterator[list[NodeProcess]]:
         print(node.said()[-3000:])  # noqa: T201  for whoever looks
 
 
+def start_node(nodes: list[NodeProcess], url: str, *options: str) -> NodeProcess:
+    nodes.append(NodeProcess("tests.cluster.batching:app", url, *options, cwd=ROOT))
+    return nodes[-1]
+
+
 async def test_a_node_killed_in_the_middle_of_a_batch_loses_nothing(
     batching: Batching, nodes: list[NodeProcess], postgres_url: str, tmp_path: Path
 ) -> None:
@@ -38,10 +43,7 @@ async def test_a_node_killed_in_the_middle_of_a_batch_loses_nothing(
     order = Order(executions=str(executions), until=str(released))
 
     def start() -> NodeProcess:
-        app = "tests.cluster.batching:app"
-        options = ("--concurrency", str(SLOTS))
-        nodes.append(NodeProcess(app, postgres_url, *options, cwd=ROOT))
-        return nodes[-1]
+        return start_node(nodes, postgres_url, "--concurrency", str(SLOTS))
 
     jobs = await batching.app.enqueue_many([batching.together.bind(order) for _ in range(JOBS)])
     doomed = start()
@@ -62,3 +64,26 @@ async def test_a_node_killed_in_the_middle_of_a_batch_loses_nothing(
     assert len({run.job for run in runs}) == JOBS
     sizes = Counter([await job.result(timeout=1) for job in jobs])
     assert max(sizes) > 1, "they were batched again"
+
+
+@pytest.mark.slow
+async def test_an_item_that_kills_its_process_fails_alone(
+    batching: Batching, nodes: list[NodeProcess], postgres_url: str, tmp_path: Path
+) -> None:
+    """Whoever shared a batch with it is struck too, and is not charged with what it did."""
+    executions = tmp_path / "executions"
+    parcels = [Parcel(executions=str(executions), poison=number == 20) for number in range(120)]
+    jobs = await batching.app.enqueue_many([batching.deadly.bind(parcel) for parcel in parcels])
+    start_node(nodes, postgres_url, "--processes", "1", "--concurrency", str(SLOTS))
+    async with connected(postgres_url) as connection:
+        await until_all_ended(connection, patience=90)
+    infos = [await job.info() for job in jobs]
+    poison = infos.pop(20)
+    assert (poison.state, poison.attempt) == (State.FAILED, 1)
+    kinds = [attempt.kind for attempt in await batching.app.jobs.attempts(poison.id)]
+    assert kinds == ["crashed"] * 3
+    assert {(info.state, info.attempt) for info in infos} == {(State.SUCCEEDED, 1)}
+    runs = Counter(run.job for run in Execution.read_all(executions))
+    assert runs[poison.id] == 3, "exactly three crashes"
+    struck = sum(count > 1 for count in runs.values()) - 1
+    assert struck >= SIZE - 1, "its batch, at least"

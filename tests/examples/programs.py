@@ -25,12 +25,11 @@ class Program:
 
     def __init__(self, log: Path, folder: Path, *command: str, **environ: str) -> None:
         self._log = log
-        inherited = {name: value for name, value in os.environ.items() if "DETENT" not in name}
         with log.open("w") as output:
             self._process = subprocess.Popen(
                 [sys.executable, *command],
                 cwd=folder,
-                env=inherited | {"PYTHONUNBUFFERED": "1"} | environ,
+                env=_inherited() | {"PYTHONUNBUFFERED": "1"} | environ,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -75,6 +74,27 @@ def running(log: Path, folder: Path, *command: str, **environ: str) -> Iterator[
         program.stop()
     finally:
         program.kill()
+
+
+def run_to_its_end(program: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a program that ends by itself, and well, in a folder; return what it printed."""
+    done = subprocess.run(
+        [sys.executable, str(program)],
+        cwd=folder,
+        env=_inherited(),
+        timeout=PATIENCE,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+    return done
+
+
+def _inherited() -> dict[str, str]:
+    """Return the environment without any setting of ours."""
+    return {name: value for name, value in os.environ.items() if "DETENT" not in name}
 
 
 def wait_until(look: Callable[[], T | None], what: str) -> T:

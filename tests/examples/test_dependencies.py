@@ -1,25 +1,12 @@
 """If this fails, what we show of dependencies is made too often, or not closed."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
-from tests.examples.programs import EXAMPLES, PATIENCE
+from tests.examples.programs import EXAMPLES, run_to_its_end
 
 
 def test_each_is_made_for_as_long_as_it_is_needed(tmp_path: Path) -> None:
-    environ = {key: value for key, value in os.environ.items() if "DETENT" not in key}
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLES / "dependencies" / "main.py")],
-        cwd=tmp_path,
-        env=environ,
-        timeout=PATIENCE,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = run_to_its_end(EXAMPLES / "dependencies" / "main.py", tmp_path)
     assert done.stdout.splitlines() == [
         "the pool opens",
         "session 1 commits",

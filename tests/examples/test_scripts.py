@@ -1,14 +1,11 @@
 """If these fail, the first programs that people run do not do what they say."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.examples.programs import EXAMPLES, PATIENCE
+from tests.examples.programs import EXAMPLES, run_to_its_end
 
 PRINTED = {
     "processes.py": [
@@ -35,17 +32,7 @@ def test_every_script_is_run() -> None:
 
 @pytest.mark.parametrize("name", PRINTED)
 def test_it_runs_in_an_empty_folder_and_runs_again(name: str, tmp_path: Path) -> None:
-    environ = {key: value for key, value in os.environ.items() if "DETENT" not in key}
     for _ in range(2):
-        done = subprocess.run(
-            [sys.executable, str(EXAMPLES / name)],
-            cwd=tmp_path,
-            env=environ,
-            timeout=PATIENCE,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
+        done = run_to_its_end(EXAMPLES / name, tmp_path)
         said = re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}", "...", done.stdout)
         assert said.splitlines() == PRINTED[name]

@@ -11,8 +11,8 @@ from detent import App, ConfigError, Fail, Retry
 from detent._engine.alert import Alerter, fingerprint_of
 from detent.alerts import LogAlert, WebhookAlert
 from detent.config import AlertsConfig, Config
-from detent.errors import AlertNotFound
-from detent.events import AlertRaised
+from detent.errors import AlertNotFound, DeliveryFailed
+from detent.events import AlertRaised, EventUndeliverable
 from detent.spi.outbox import AlertInfo
 from detent.testing.simulation.stage import Stage
 from detent.testing.virtual import in_virtual_time
@@ -212,11 +212,45 @@ async def test_alerts_are_acknowledged() -> None:
         await alerts.ack(99, "ada")
     with pytest.raises(AlertNotFound):
         await alerts.get(99)
-    for by in ("", "a\nb"):
+    wrong: Any = alerts
+    for by in ("", "a\nb", 5, "x" * 256):
         with pytest.raises(ConfigError, match="by = "):
-            await alerts.ack(alert.id, by)
-    with pytest.raises(ConfigError, match="limit = 0"):
-        await alerts.list(limit=0)
+            await wrong.ack(alert.id, by)
+    for limit in (0, "x", 2.5, True, 10_001):
+        with pytest.raises(ConfigError, match=r"limit = .*: must be 1 to 10000"):
+            await wrong.list(limit=limit)
+    for number in ("1", 0, 2**63, 1.0):
+        with pytest.raises(ConfigError, match=r"alert = .*: must be a number"):
+            await wrong.get(number)
+
+
+@in_virtual_time
+async def test_a_target_that_raises_is_asked_again_and_keeps_no_other_waiting() -> None:
+    stage, asked = Stage(), list[float]()
+    send = declare(stage.app)
+
+    async def page(alert: AlertInfo) -> None:
+        asked.append(stage.now)
+        if len(asked) < 3:
+            raise OSError("the pager is out of reach")
+
+    async def mail(alert: AlertInfo) -> None:
+        raise DeliveryFailed("no such address", refused=True)
+
+    for target in (page, mail, LogAlert()):
+        stage.app.alerts.to(target)
+    async with stage.node():
+        await send.enqueue(1)
+        await stage.until(lambda: stage.told(AlertRaised), 1)
+        await stage.until(lambda: stage.told(EventUndeliverable) and len(asked) == 3)
+        await stage.until(lambda: not [row for row in stage.tables.events.values() if not row[-1]])
+    assert 1.4 < asked[-1] - asked[0] < 4, "after one second, and after two"
+    (alert,) = await stage.app.alerts.list()
+    assert [step[1:] for step in alert.trail if step.who == "alert:page"] == [
+        ("told", "alert:page", "in try 3")
+    ]
+    assert [step.what for step in alert.trail if step.who == "alert:mail"] == ["undeliverable"]
+    assert [step.what for step in alert.trail if step.who == "alert:log"] == ["told"]
 
 
 @in_virtual_time
@@ -239,6 +273,9 @@ def test_a_target_that_cannot_be_is_refused() -> None:
         ConfigError, match=r"must be LogAlert\(\), WebhookAlert\(url\) or a function"
     ):
         app.alerts.to("ops@example.com")  # type: ignore[arg-type]
+    for kind in (LogAlert, WebhookAlert):
+        with pytest.raises(ConfigError, match=r"must be LogAlert\(\), WebhookAlert\(url\)"):
+            app.alerts.to(kind)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="url = 'ftp://x'"):
         app.alerts.to(WebhookAlert("ftp://x"))
     with pytest.raises(ConfigError, match="<lambda>"):

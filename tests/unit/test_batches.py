@@ -1,8 +1,10 @@
 """If these fail, a batch loses a job, keeps one that is not its own, or lets jobs wait too long."""
 
 import asyncio
+import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -291,6 +293,29 @@ async def test_results_that_do_not_fit_fail_all(returned: Any, words: str) -> No
 
 
 @in_virtual_time
+async def test_results_belong_to_the_items_in_their_places() -> None:
+    """Also when the function has sorted its list; when it has emptied it, nobody can know."""
+    stage = Stage()
+
+    @stage.app.task(batch=10, linger=1, retry=ONCE)
+    async def sorting(items: list[BatchItem[int]]) -> list[int]:
+        items.sort(key=lambda item: -item.value)
+        return [item.value for item in items]
+
+    @stage.app.task(batch=10, linger=1, retry=ONCE)
+    async def emptying(items: list[BatchItem[int]]) -> list[int]:
+        return [items.pop().value for _ in range(len(items))]
+
+    async with stage.node():
+        jobs = [await sorting.enqueue(number) for number in range(5)]
+        assert [await result_of(job) for job in jobs] == list(range(5))
+        jobs = [await emptying.enqueue(number) for number in range(5)]
+        for job in jobs:
+            with pytest.raises(JobFailed, match=r"changed the list .* use item\.succeed\(result\)"):
+                await result_of(job)
+
+
+@in_virtual_time
 async def test_arguments_that_no_longer_fit_fail_one_job_only() -> None:
     stage = Stage()
 
@@ -539,6 +564,42 @@ async def test_a_store_that_cannot_load_arguments_charges_nothing() -> None:
 
 
 @in_virtual_time
+async def test_limits_count_the_jobs_of_a_batch_and_not_the_call() -> None:
+    stage = Stage()
+    together = dict[str, list[list[int]]](all=[], keyed=[])
+    running: Counter[str] = Counter()
+    most: Counter[str] = Counter()
+
+    async def work(name: str, items: list[BatchItem[int]]) -> None:
+        together[name].append([item.value for item in items])
+        keys = [f"{name}:{item.value % 3 if name == 'keyed' else ''}" for item in items]
+        running.update(keys)
+        most.update({key: max(0, running[key] - most[key]) for key in keys})
+        await asyncio.sleep(1)
+        running.subtract(keys)
+
+    @stage.app.task(batch=10, linger=0.1, concurrency=4)
+    async def limited(items: list[BatchItem[int]]) -> None:
+        await work("all", items)
+
+    @stage.app.task(batch=10, linger=0.1, concurrency=1, concurrency_key=lambda item: item % 3)
+    async def keyed(items: list[BatchItem[int]]) -> None:
+        await work("keyed", items)
+
+    async with stage.node():
+        calls = [task.bind(number) for number in range(12) for task in (limited, keyed)]
+        for job in await stage.app.enqueue_many(calls):
+            await result_of(job)
+    assert sorted(flat(together["all"])) == sorted(flat(together["keyed"])) == list(range(12))
+    assert most == {"all:": 4, "keyed:0": 1, "keyed:1": 1, "keyed:2": 1}
+    for key in range(3):
+        ran = [value for value in flat(together["keyed"]) if value % 3 == key]
+        assert ran == sorted(ran), "one after the other, in the order of their enqueues"
+    assert max(map(len, together["all"])) == 4, "and as many as are allowed go together"
+    assert max(map(len, together["keyed"])) == 3
+
+
+@in_virtual_time
 async def test_dependencies_and_middleware_stand_around_the_call_once() -> None:
     stage, steps = Stage(), list[str]()
 
@@ -723,6 +784,7 @@ def test_what_cannot_be_a_batch_is_refused_where_it_is_declared() -> None:
 
     async def index(items: list[BatchItem[int]]) -> None: ...
     async def bare(items: list[int]) -> None: ...
+    async def single(item: int) -> None: ...
     async def two(items: list[BatchItem[int]], more: int) -> None: ...
     async def with_context(ctx: JobContext, items: list[BatchItem[int]]) -> None: ...
     def tenant(ctx: JobContext) -> str:
@@ -735,8 +797,12 @@ def test_what_cannot_be_a_batch_is_refused_where_it_is_declared() -> None:
         ({"batch": 0}, index, "batch = 0: must be from 1 to 1,000"),
         ({"batch": 1_001}, index, "batch = 1001"),
         ({"batch": "10"}, index, "batch = '10'"),
-        ({"batch": 2, "linger": -1}, index, "linger = "),
-        ({"batch": 2, "linger": 61}, index, "linger = "),
+        ({"batch": True}, index, "batch = True: must be from 1 to 1,000"),
+        ({"batch": 2, "linger": -1}, index, "linger = -1: must be from 0 to 0:01:00"),
+        ({"batch": 2, "linger": 61}, index, "linger = 61: must be from 0 to 0:01:00"),
+        ({"batch": 2, "linger": math.nan}, index, "linger = nan: must be from 0 to 0:01:00"),
+        ({"batch": 2, "linger": True}, index, "linger = True: must be a timedelta or seconds"),
+        ({"linger": 1}, single, "linger = 0:00:01: only a batch waits for others; give batch="),
         ({"batch": 2, "linger": "1s"}, index, "linger = '1s': must be a timedelta or seconds"),
         ({"batch": 2, "executor": "process"}, process_index, "executor = 'process': does not fit"),
         ({"batch": 2}, bare, r"must be a list\[BatchItem"),

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import math
 import random
+import re
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
@@ -24,6 +26,7 @@ from detent.events import (
 )
 from detent.model.delivery import LONGEST, next_delay
 from detent.model.job import Hook
+from detent.sinks import WebhookSink
 from detent.spi.outbox import OutboxEvent
 from detent.testing.simulation.stage import Stage
 from detent.testing.virtual import in_virtual_time
@@ -193,6 +196,36 @@ async def test_an_event_that_is_refused_is_given_up_and_can_be_retried() -> None
 
 
 @in_virtual_time
+async def test_events_of_a_sink_that_is_no_more_can_be_discarded() -> None:
+    stage, receiver = Stage(), Receiver()
+    work = declare(stage.app)
+    stage.app.sink("billing", receiver)
+    worker = stage.new_app()
+    declare(worker)
+    async with stage.node(worker):
+        jobs = [await work.enqueue() for _ in range(3)]
+        for job in jobs:
+            await job.result(timeout=5)
+    outbox = stage.app.outbox
+    first, *_ = await outbox.list()
+    assert await outbox.discard(first.event.id) == 1
+    assert await outbox.discard(first.event.id) == 0
+    assert await outbox.discard(sink="billing") == 2
+    assert await outbox.list() == []
+    wrong: Any = outbox
+    with pytest.raises(ConfigError, match=r"discard\(\): name events, or sink="):
+        await wrong.discard()
+    for sink in ("a b", 5, "", "alert:"):
+        for verb in (wrong.discard, wrong.retry, wrong.list):
+            with pytest.raises(ConfigError, match=r"sink .*: must be 1 to 100"):
+                await verb(sink=sink)
+    for number in ("1", 0, 2**63, True):
+        with pytest.raises(ConfigError, match=r"ids = .*: must be a number"):
+            await wrong.retry(number)
+    assert await outbox.retry(sink="alert:log") == 0
+
+
+@in_virtual_time
 async def test_there_is_an_end_to_trying() -> None:
     receiver = Receiver(*(OSError() for _ in range(9)))
     stage = Stage()
@@ -237,6 +270,110 @@ async def test_a_slow_sink_keeps_no_other_waiting() -> None:
             await work.enqueue()
         took = await stage.until(lambda: len(got) == 30)
         assert took < 30
+
+
+@in_virtual_time
+async def test_a_busy_sink_keeps_no_other_waiting() -> None:
+    """A long outbox of one sink is not in the way of the single event of another."""
+    stage, busy, rare = Stage(), list[OutboxEvent](), list[int]()
+    worker = stage.new_app()
+    declare(worker)
+    work = declare(stage.app)
+
+    async def receive(event: OutboxEvent) -> None:
+        await asyncio.sleep(0.01)
+        busy.append(event)
+
+    stage.app.sink("busy", receive, events=(JobSucceeded,))
+    stage.app.sink("rare", lambda _event: rare.append(len(busy)), events=(JobDied,))
+    async with stage.node(worker):
+        await stage.app.enqueue_many([work.bind() for _ in range(300)])
+        await stage.until(lambda: len(stage.tables.events) == 300)
+        async with stage.node(queues={"other": 1}):
+            await stage.until(lambda: len(busy) > 50)
+            await work.enqueue(True)
+            await stage.until(lambda: len(busy) == 300 and rare)
+    assert rare[0] < 150
+
+
+@in_virtual_time
+async def test_an_event_that_kills_whoever_delivers_it_is_given_up() -> None:
+    stage, receiver = Stage(), Receiver()
+    work = declare(stage.app)
+    stage.app.sink("billing", receiver, max_attempts=3)
+    worker = stage.new_app()
+    declare(worker)
+    async with stage.node(worker):
+        await (await work.enqueue()).result(timeout=5)
+    for _ in range(3):
+        # Somebody takes it, and is never heard of again.
+        assert (await stage.store.take_events({"billing": 1}, timedelta(0))).events
+    async with stage.node():
+        await stage.until(lambda: stage.told(EventUndeliverable))
+        assert receiver.got == []
+        assert "begun 3 times" in stage.told(EventUndeliverable)[0].error
+        await stage.app.outbox.retry()
+        await stage.until(lambda: receiver.got)
+
+
+class Blocking:
+    """A sink whose author forgot that `deliver` is async."""
+
+    def deliver(self, event: OutboxEvent, alert: object) -> None: ...
+
+
+class Leaving:
+    """A sink that ends the program."""
+
+    async def deliver(self, event: OutboxEvent, alert: object) -> None:
+        raise SystemExit(3)
+
+
+@pytest.mark.parametrize(
+    "sink, problem", [(Blocking(), "TypeError: .*await"), (Leaving(), "SystemExit: 3")]
+)
+def test_whatever_a_sink_raises_the_node_goes_on(sink: Any, problem: str) -> None:
+    @in_virtual_time
+    async def test() -> None:
+        stage = Stage()
+        work = declare(stage.app)
+        stage.app.sink("billing", sink, max_attempts=2)
+        async with stage.node():
+            await work.enqueue()
+            await stage.until(lambda: stage.told(EventUndeliverable))
+            await (await work.enqueue()).result(timeout=5)
+        assert re.match(problem, stage.told(EventUndeliverable)[0].error)
+
+    test()
+
+
+@pytest.mark.parametrize("ending", [SystemExit(3), KeyboardInterrupt()])
+def test_a_blocking_function_that_ends_the_program_does_not(ending: BaseException) -> None:
+    @in_virtual_time
+    async def test() -> None:
+        stage = Stage()
+        work = declare(stage.app)
+
+        def receive(event: OutboxEvent) -> None:
+            raise ending
+
+        stage.app.sink("billing", receive, max_attempts=1)
+        async with stage.node():
+            await work.enqueue()
+            await stage.until(lambda: stage.told(EventUndeliverable))
+
+    test()
+
+
+@in_virtual_time
+async def test_a_function_that_returns_something_to_await_is_awaited() -> None:
+    stage, receiver = Stage(), Receiver(OSError("no route"))
+    work = declare(stage.app)
+    stage.app.sink("billing", lambda event: receiver.deliver(event, None))
+    async with stage.node():
+        await work.enqueue()
+        await stage.until(lambda: receiver.got)
+    assert receiver.got[0].tries == 2, "and what it raises counts"
 
 
 @in_virtual_time
@@ -315,17 +452,34 @@ async def test_a_blocking_function_is_a_sink_too() -> None:
     assert got == ["succeeded"]
 
 
+class NotToCall:
+    """Something with the right name, and nothing behind it."""
+
+    deliver = "by pigeon"
+
+
 @pytest.mark.parametrize(
     "arguments, problem",
     [
         ({"name": "a b"}, "sink 'a b'"),
-        ({"sink": "https://example.com"}, "must be a sink such as WebhookSink, or a function"),
+        ({"sink": "https://example.com"}, r"a sink such as WebhookSink\(url\), or a function"),
         ({"events": ()}, r"events = \(\): must name at least one"),
         ({"events": (JobStarted,)}, "events = JobStarted: must be of JobSucceeded, JobDied"),
         ({"tasks": ()}, r"tasks = \(\): must name at least one"),
         ({"tasks": ("",)}, "tasks = '': must be names such as"),
-        ({"timeout": 0}, "timeout = 0: must be 0 to 600 seconds"),
+        ({"timeout": 0}, "timeout = 0: must be a timedelta or seconds, above 0, at most 600"),
+        ({"timeout": "5"}, "timeout = '5': must be a timedelta or seconds"),
+        ({"timeout": True}, "timeout = True: must be a timedelta or seconds"),
+        ({"timeout": math.nan}, "timeout = nan: must be a timedelta or seconds"),
+        ({"timeout": timedelta(hours=1)}, r"timeout = .*: must be a timedelta or seconds"),
         ({"max_attempts": 0}, "max_attempts = 0: must be 1 to 100"),
+        ({"max_attempts": 2.5}, "max_attempts = 2.5: must be 1 to 100"),
+        ({"max_attempts": "3"}, "max_attempts = '3': must be 1 to 100"),
+        ({"max_attempts": True}, "max_attempts = True: must be 1 to 100"),
+        ({"events": JobDied}, "events = JobDied: must be a list of some of JobSucceeded"),
+        ({"tasks": 5}, "tasks = 5: must be names such as"),
+        ({"sink": WebhookSink}, "must be a sink such as WebhookSink"),
+        ({"sink": NotToCall()}, "must be a sink such as WebhookSink"),
     ],
 )
 def test_a_sink_that_cannot_be_is_refused(arguments: dict[str, Any], problem: str) -> None:
@@ -333,7 +487,8 @@ def test_a_sink_that_cannot_be_is_refused(arguments: dict[str, Any], problem: st
     given = {"name": "billing", "sink": print, **arguments}
     with pytest.raises(ConfigError, match=problem):
         app.sink(given.pop("name"), given.pop("sink"), **given)
-    app.sink("billing", print)
+    app.sink("billing", print, events=[JobDied, JobDied])
+    assert app._sinks_of("any") == {"billing": ["failed"]}, "told once"
     with pytest.raises(ConfigError, match="declared already"):
         app.sink("billing", print)
 

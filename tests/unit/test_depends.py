@@ -446,6 +446,30 @@ async def test_on_a_thread_blocking_providers_run_where_the_job_does() -> None:
         ]
 
 
+@in_virtual_time
+async def test_a_function_that_returns_a_coroutine_is_a_provider_too() -> None:
+    stage = Stage()
+
+    async def make(name: str) -> str:
+        return f"a {name}"
+
+    @stage.app.task(retry=ONCE)
+    async def work(
+        pool: str = Depends(lambda: make("pool"), scope="node"),
+        session: str = Depends(lambda: make("session")),
+    ) -> str:
+        return f"{session} of {pool}"
+
+    @stage.app.task(retry=ONCE)
+    def threaded(value: str = Depends(lambda: make("thing"))) -> str:
+        raise AssertionError(value)
+
+    async with stage.node():
+        assert await (await work.enqueue()).result(timeout=60) == "a session of a pool"
+        with pytest.raises(JobFailed, match=r"gave a coroutine to a thread: write it as async def"):
+            await (await threaded.enqueue()).result(timeout=60)
+
+
 async def test_what_an_async_provider_needs_is_made_on_the_loop() -> None:
     app = app_in_memory()
 
@@ -506,6 +530,15 @@ def test_an_override_must_be_a_provider() -> None:
         wrong.override(plain, 7)
     with pytest.raises(ConfigError, match="provider='plain'"):
         wrong.override("plain", plain)
+
+    class Unhashable:
+        __hash__ = None  # type: ignore[assignment]
+
+        def __call__(self) -> int:
+            return 7
+
+    with pytest.raises(ConfigError, match=r"override\(provider=.*Unhashable"):
+        wrong.override(Unhashable(), plain)
 
 
 def test_an_override_that_cannot_be_made_is_told_when_it_is_needed() -> None:

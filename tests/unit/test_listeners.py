@@ -1,8 +1,11 @@
 """If these fail, the application hears of things that did not happen, or its slowness is ours."""
 
 import asyncio
+import subprocess
+import sys
 import threading
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -289,8 +292,77 @@ async def test_a_blocking_listener_is_called_on_a_thread() -> None:
     assert sorted(heard) == [(job.id, False) for job in jobs]
 
 
+def test_a_blocking_program_has_told_all_before_it_ends(tmp_path: Path) -> None:
+    """Nobody closes an app that is used by `enqueue_sync` alone."""
+    program = f"""
+import time
+from detent import App
+from detent.events import JobEnqueued
+
+app = App("sqlite:///{tmp_path / "jobs.db"}")
+
+@app.task
+async def work() -> None: ...
+
+@app.listener(JobEnqueued)
+def note(event: JobEnqueued) -> None:
+    time.sleep(0.1)
+    print("heard", flush=True)
+
+for _ in range(3):
+    work.enqueue_sync()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.split() == ["heard"] * 3, done.stderr
+
+
+@in_virtual_time
+async def test_the_jobs_of_a_schedule_are_told_from_their_beginning() -> None:
+    stage, heard = Stage(), list[Any]()
+
+    @stage.app.schedule(timedelta(seconds=10), name="tick")
+    @stage.app.task(name="tick")
+    async def tick() -> None: ...
+
+    @stage.app.listener(JobEnqueued, JobStarted, JobSucceeded)
+    async def note(event: Any) -> None:
+        heard.append((type(event), event.job_id, event.task, event.queue))
+
+    async with stage.node():
+        await stage.until(lambda: len(heard) >= 3, 120)
+        first = heard[0][1]
+    assert heard[:3] == [
+        (kind, first, "tick", "default") for kind in (JobEnqueued, JobStarted, JobSucceeded)
+    ]
+
+
+@in_virtual_time
+async def test_a_listener_around_an_async_function_is_awaited() -> None:
+    stage, heard = Stage(), list[Any]()
+
+    @stage.app.task
+    async def work() -> None: ...
+
+    async def note(event: JobSucceeded, number: int) -> None:
+        await asyncio.sleep(0.1)
+        heard.append((event.job_id, number))
+        if len(heard) == 1:
+            raise ValueError("no")
+
+    stage.app.listener(JobSucceeded)(lambda event: note(event, 7))
+    async with stage.node():
+        jobs = [await work.enqueue() for _ in range(3)]
+        for job in jobs:
+            await job.result(timeout=5)
+    assert sorted(heard) == sorted((job.id, 7) for job in jobs)
+    assert [event.error for event in stage.told(HookFailed)] == ["ValueError: no"]
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit("no")])
 @pytest.mark.parametrize("blocking", [True, False])
-def test_a_listener_that_raises_hears_the_next(blocking: bool) -> None:
+def test_a_listener_that_raises_hears_the_next(blocking: bool, error: BaseException) -> None:
     @in_virtual_time
     async def test() -> None:
         stage, heard = Stage(), list[Any]()
@@ -300,7 +372,7 @@ def test_a_listener_that_raises_hears_the_next(blocking: bool) -> None:
 
         def note(event: JobSucceeded) -> None:
             heard.append(event)
-            raise ValueError("no")
+            raise error
 
         async def note_async(event: JobSucceeded) -> None:
             note(event)
@@ -310,7 +382,9 @@ def test_a_listener_that_raises_hears_the_next(blocking: bool) -> None:
             for _ in range(3):
                 await (await work.enqueue()).result(timeout=5)
         assert len(heard) == 3
-        assert [event.error for event in stage.told(HookFailed)] == ["ValueError: no"] * 3
+        assert [event.error for event in stage.told(HookFailed)] == [
+            f"{type(error).__name__}: no"
+        ] * 3
 
     test()
 
@@ -372,8 +446,10 @@ def test_only_what_happens_to_jobs_can_be_listened_to() -> None:
         app.listener(NodeStarted)
     with pytest.raises(ConfigError, match="must name at least one event"):
         app.listener()
-    with pytest.raises(ConfigError, match="is not a function"):
+    with pytest.raises(ConfigError, match=r"'mail': must be def note\(event\)"):
         app.listener(JobDied)("mail")  # type: ignore[type-var]
+    with pytest.raises(ConfigError, match=r"<lambda>.*: must be def note\(event\)"):
+        app.listener(JobDied)(lambda: None)  # type: ignore[type-var]
 
 
 @in_virtual_time

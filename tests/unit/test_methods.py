@@ -1,5 +1,6 @@
 """If these fail, tasks that are methods get no object, the wrong one, or too many."""
 
+import abc
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any, Self
@@ -229,6 +230,68 @@ async def test_a_container_that_fails_fails_the_job() -> None:
     async with stage.node():
         with pytest.raises(JobFailed, match="nothing for Mailer"):
             await (await Mailer.send.enqueue()).result(timeout=60)
+
+
+@in_virtual_time
+async def test_a_container_that_makes_nothing_fails_the_job() -> None:
+    stage = Stage()
+
+    class Container:
+        def resolve(self, cls: type) -> Any:
+            return None
+
+    class Reports:
+        @stage.app.task(retry=Retry(max_attempts=1))
+        async def write(self) -> str:
+            raise AssertionError("on what?")
+
+    stage.app.resolver(Container())
+    async with stage.node():
+        with pytest.raises(JobFailed, match=r"the resolver made nothing of .*Reports"):
+            await (await Reports.write.enqueue()).result(timeout=60)
+
+
+def test_a_class_method_is_no_task() -> None:
+    app = app_in_memory()
+    declare: Any = app.task
+
+    class Reports:
+        @classmethod
+        async def write(cls) -> None: ...
+
+    method = Reports.__dict__["write"]
+    for function, words in (
+        (method.__func__, "a class method cannot be a task; let it take self"),
+        (method, "@app.task: <classmethod.* is not a function"),
+        (5, "@app.task: 5 is not a function"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            declare(function)
+    assert len(app.tasks) == 0
+
+
+@in_virtual_time
+async def test_a_task_of_an_abstract_class_is_refused_before_a_node_starts() -> None:
+    stage = Stage()
+
+    class Reports(abc.ABC):
+        @abc.abstractmethod
+        def title(self) -> str: ...
+
+        @stage.app.task
+        async def write(self) -> str:
+            return self.title()
+
+    class Sales(Reports):
+        def title(self) -> str:
+            return "sales"
+
+    with pytest.raises(ConfigError, match=r"Reports is abstract, so no node can make one"):
+        async with stage.node():
+            pass
+    with stage.app.override(Reports, Sales):
+        async with stage.node():
+            assert await (await Reports.write.enqueue()).result(timeout=60) == "sales"
 
 
 async def test_mistakes_are_told_before_a_node_starts() -> None:

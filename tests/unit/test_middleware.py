@@ -82,6 +82,18 @@ def test_middleware_must_be_something_to_call() -> None:
     with pytest.raises(ConfigError, match="middleware = 'tracing': must be async def"):
         declare(middleware=["tracing"])(work)
 
+    async def lonely(ctx: JobContext) -> None: ...
+
+    wrong: Any = app
+    with pytest.raises(ConfigError, match=r"middleware = .*lonely.*: must be async def"):
+        declare(middleware=[lonely])(work)
+    for function in (lonely, 5):
+        with pytest.raises(ConfigError, match=r"@app.middleware: function = .*: must be async def"):
+            wrong.middleware(function)
+    for wrong_one in (work, 5):
+        with pytest.raises(ConfigError, match=r"@app.enqueue_middleware: .* def m\(call\), not"):
+            wrong.enqueue_middleware(wrong_one)
+
 
 # When a job is enqueued
 

@@ -12,9 +12,10 @@ from detent._engine.attempt import Attempt
 from detent._engine.deliver import Deliverer, DeliverStore
 from detent._engine.service import Service
 from detent.config import Config
-from detent.events import Bus, JobDied, JobWasCanceled
+from detent.events import Bus, JobDied, JobEnqueued, JobWasCanceled
 from detent.listeners import Audience, Listeners
-from detent.model.job import Completion, Hook, Settlement
+from detent.model.failure import Clean
+from detent.model.job import Completion, Hook, NewJob, Settlement
 from detent.model.state import State
 from detent.spi.notifier import Wake
 from detent.spi.outbox import OUTBOX
@@ -34,6 +35,7 @@ class Announcer:
         store: DeliverStore,
         audience: Audience | None,
         config: Config,
+        clean: Clean | None = None,
     ) -> None:
         audience = audience or Audience(Listeners(runtime, bus))
         self.listeners = audience.listeners
@@ -49,6 +51,7 @@ class Announcer:
                 keep_undeliverable=config.events.keep_undeliverable,
                 keep_alerts=config.alerts.keep,
             )
+            self._deliverer.clean = clean
         if audience.alerted:
             window, sinks = config.alerts.window, audience.alerted
             self._alerter = Alerter(runtime, bus, store, window=window, sinks=sinks)
@@ -85,6 +88,13 @@ class Announcer:
             if isinstance(end, Settlement) and end.state is State.FAILED:
                 self._failed(end.task, end.id, end.error, attempt.failure)
             self._watched(attempt)
+
+    def enqueued(self, jobs: Iterable[NewJob]) -> None:
+        """The firer has stored these, for slots of schedules."""
+        if JobEnqueued in self.listeners.by_type:
+            for job in jobs:
+                event = JobEnqueued(job.id, job.task, job.queue, job.priority)
+                self.listeners.publish(event)
 
     def completed(self, attempt: Attempt) -> None:
         """A transaction of its own has ended this one."""

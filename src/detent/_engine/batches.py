@@ -201,6 +201,7 @@ async def _run(batch: Batch, entries: Sequence[Entry]) -> Sequence[Any]:
             entry.outcome = outcome_of(entry.attempt, error)
         entry.attempt.over = entry.outcome is not None
     items = [entry.item for entry in _running(entries)]
+    given = tuple(items)
     if not items:
         return []
     principals = {each.attempt.principal: None for each in _running(entries)}
@@ -212,7 +213,7 @@ async def _run(batch: Batch, entries: Sequence[Entry]) -> Sequence[Any]:
         returned = await task.function(items)
     else:
         returned = await call(batch.lead, task, b"", [items], {}, members=batch.attempts)
-    return _checked(task.name, returned, len(items))
+    return _checked(task.name, returned, given, items)
 
 
 def _has_more(batch: Batch) -> bool:
@@ -275,15 +276,23 @@ async def _let_in(_attempt: Attempt) -> Outcome:
     return SUCCEEDED
 
 
-def _checked(name: str, returned: Any, count: int) -> Sequence[Any]:
-    """Return one result for each item."""
+def _checked(name: str, returned: Any, given: Sequence[Any], items: list[Any]) -> Sequence[Any]:
+    """Return one result for each item; `items` is the list as the function has left it."""
+    count = len(given)
     if returned is None:
         return [None] * count
     if isinstance(returned, str | bytes) or not isinstance(returned, Sequence):
         raise TypeError(f"{name}() must return None or a list of results, not {returned!r:.100}")
     if len(returned) != count:
         raise TypeError(f"{name}() returned {len(returned)} results for {count} items")
-    return returned
+    places = {id(item): place for place, item in enumerate(items)}
+    if len(items) != count or any(id(item) not in places for item in given):
+        raise TypeError(
+            f"{name}() changed the list that it was given, so its results cannot be told apart; "
+            f"use item.succeed(result)"
+        )
+    # It may have sorted them: a result belongs to the item that stands in its place.
+    return [returned[places[id(item)]] for item in given]
 
 
 def _failed(entry: Entry, error: BaseException) -> Outcome:

@@ -21,9 +21,9 @@ from detent.events import (
     SinkTrouble,
 )
 from detent.model.delivery import next_delay
-from detent.model.failure import describe
+from detent.model.failure import Clean, describe
 from detent.model.text import storable
-from detent.spi.outbox import AlertStore, OutboxEvent, OutboxStore
+from detent.spi.outbox import AlertInfo, AlertStore, OutboxEvent, OutboxStore
 from detent.spi.runtime import Runtime
 from detent.spi.sinks import Outlet
 
@@ -70,6 +70,8 @@ class Deliverer(Service):
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._delivered: list[int] = []
         self._troubled: dict[str, None] = {}
+        self.clean: Clean | None = None
+        """What takes out of errors what nobody is to read."""
 
     async def run(self) -> None:
         """Work until stopped; then let what has begun end, for a while."""
@@ -94,7 +96,7 @@ class Deliverer(Service):
         rooms = self._rooms()
         if not rooms:
             return POLL  # the first that ends wakes us
-        taken = await self._store.take_events(list(rooms), self._lease, min(rooms.values()))
+        taken = await self._store.take_events(rooms, self._lease)
         for event in taken.events:
             self._begin(event)
         if taken.next_due is None:
@@ -133,7 +135,7 @@ class Deliverer(Service):
             else:
                 await self._put_off(event, problem)
         except Exception as error:  # noqa: BLE001  the store's trouble: the lease will run out
-            self._tell_trouble(event.sink, describe(error))
+            self._tell_trouble(event.sink, describe(error, self.clean))
         finally:
             self._going.pop(event.id, None)
             self._tasks.pop(event.id, None)
@@ -142,11 +144,12 @@ class Deliverer(Service):
     async def _offer(self, event: OutboxEvent) -> BaseException | None:
         """Offer an event to its sink; return what went wrong."""
         outlet = self._outlets[event.sink]
+        if event.tries > outlet.max_attempts:
+            # Whoever took it never said what came of it: it may be what they died of.
+            return DeliveryFailed(f"its delivery was begun {event.tries - 1} times and never ended")
         alert = None if event.alert is None else await self._store.get_alert(event.alert)
         seconds = outlet.timeout.total_seconds()
-        work: Any = self.runtime.spawn(
-            outlet.sink.deliver(event, alert), f"detent-sink-{event.sink}"
-        )
+        work: Any = self.runtime.spawn(_offered(outlet, event, alert), f"detent-sink-{event.sink}")
         timer = self.runtime.later(seconds, work.cancel)
         try:
             await asyncio.wait([work])
@@ -159,14 +162,14 @@ class Deliverer(Service):
             timer.cancel()
         if work.cancelled():
             return TimeoutError(f"took longer than {seconds:g} s")
-        problem: BaseException | None = work.exception()
+        problem: BaseException | None = work.result()
         return problem
 
     async def _put_off(self, event: OutboxEvent, problem: BaseException) -> None:
         """Let it be tried again later, or give it up."""
         wait = problem.retry_after if isinstance(problem, DeliveryFailed) else None
         refused = isinstance(problem, DeliveryFailed) and problem.refused
-        words = storable(describe(problem), PROBLEM_LIMIT)
+        words = storable(describe(problem, self.clean), PROBLEM_LIMIT)
         most = self._outlets[event.sink].max_attempts
         delay = next_delay(
             event.tries, most, self.runtime.uniform(0.5, 1.0), refused=refused, asked=wait
@@ -191,3 +194,15 @@ class Deliverer(Service):
         if sink not in self._troubled:
             self._troubled[sink] = None
             self.bus.emit(SinkTrouble(sink, words))
+
+
+async def _offered(
+    outlet: Outlet, event: OutboxEvent, alert: AlertInfo | None
+) -> BaseException | None:
+    try:
+        await outlet.sink.deliver(event, alert)
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:  # noqa: BLE001  the user's function: `exit()` is no way out
+        return error
+    return None

@@ -9,7 +9,7 @@ import click
 from detent.alerts import Alerts
 from detent.cli.command import example, json_option, store_options
 from detent.cli.groups import CommandGroup, Part
-from detent.cli.moments import ago, iso, now
+from detent.cli.moments import ago, iso, local, now
 from detent.cli.output import (
     Column,
     on_terminal,
@@ -17,6 +17,7 @@ from detent.cli.output import (
     print_json,
     print_lines,
     print_next,
+    print_pairs,
     print_table,
     text,
 )
@@ -28,7 +29,17 @@ from detent.spi.outbox import AlertInfo
 
 PARTS: Final = {
     "list": Part("detent.cli.alerts:list_command", "List the kinds of failures, the newest first."),
+    "show": Part(
+        "detent.cli.alerts:show_command", "Show one alert, whom it was told to and who saw it."
+    ),
     "ack": Part("detent.cli.alerts:ack_command", "Note that somebody has seen an alert."),
+}
+WORDS: Final = {
+    "told": "told to",
+    "undeliverable": "given up for",
+    "retried": "retried for",
+    "discarded": "discarded for",
+    "acked": "seen by",
 }
 COLUMNS: Final = (
     Column("alert", right=True),
@@ -48,7 +59,12 @@ COLUMNS: Final = (
     parts=PARTS,
     default="list",
     subcommand_metavar="[COMMAND] [ARGS]...",
-    epilog=example("detent alerts", "detent alerts list --open", "detent alerts ack 12"),
+    epilog=example(
+        "detent alerts",
+        "detent alerts list --open",
+        "detent alerts show 12",
+        "detent alerts ack 12",
+    ),
 )
 def alerts_command() -> None:
     """Look at the kinds of failures; note that somebody has seen one.
@@ -116,12 +132,16 @@ def _record(alert: AlertInfo) -> dict[str, Any]:
         "delivered_at": iso(alert.delivered_at),
         "acked_at": iso(alert.acked_at),
         "acked_by": alert.acked_by,
+        "trail": [
+            {"at": iso(step.at), "what": step.what, "who": step.who, "note": step.note}
+            for step in alert.trail
+        ],
     }
 
 
 def _line(alert: AlertInfo) -> tuple[object, ...]:
     record = _record(alert)
-    for key in ("fingerprint", "window_start", "first_at"):
+    for key in ("fingerprint", "window_start", "first_at", "trail"):
         del record[key]
     return tuple(record.values())
 
@@ -151,6 +171,43 @@ def _print_for_people(alerts: Sequence[AlertInfo]) -> None:
     unseen = [alert.id for alert in alerts if alert.acked_at is None]
     ack = (f"detent alerts ack {unseen[0]}",) if unseen else ()
     print_next(f"detent jobs show {alerts[0].first_job}", *ack)
+
+
+@click.command("show", epilog=example("detent alerts show 12"))
+@click.argument("alert", type=click.IntRange(1))
+@store_options
+@json_option
+def show_command(alert: int, url: str | None, schema: str | None, as_json: bool) -> None:
+    """Show one alert, whom it was told to and who saw it.
+
+    ALERT is a number from `detent alerts list`.
+    """
+    found = with_session(load_config(url, schema), lambda session: _face(session).get(alert))
+    if as_json:
+        print_json(_record(found))
+        return
+    print_pairs(_pairs(found))
+    ack = (f"detent alerts ack {found.id}",) if found.acked_at is None else ()
+    print_next(f"detent jobs show {found.first_job}", *ack)
+
+
+def _pairs(alert: AlertInfo) -> list[tuple[str, Any]]:
+    at = now()
+    trail = [
+        f"{local(step.at)} {WORDS.get(step.what, step.what)} {step.who}"
+        + ("" if step.note is None else f", {step.note}")
+        for step in alert.trail
+    ]
+    return [
+        ("alert", str(alert.id)),
+        ("task", one_line(alert.task)),
+        ("error", one_line(f"{alert.type}: {alert.message}")),
+        *((("in", one_line(alert.frame)),) if alert.frame else ()),
+        ("jobs", f"{alert.times:,}"),
+        ("first", f"{alert.first_job}  {local(alert.first_at)} ({ago(alert.first_at, at)})"),
+        ("last", f"{alert.last_job}  {local(alert.last_at)} ({ago(alert.last_at, at)})"),
+        ("trail", "\n".join(map(one_line, trail)) or "nobody was told yet"),
+    ]
 
 
 @click.command("ack", epilog=example("detent alerts ack 12", "detent alerts ack 12 --by ada"))

@@ -5,11 +5,13 @@ from typing import Any, Final
 
 import click
 
-from detent.cli.command import Failed, example, json_option, store_options
+from detent.cli.command import Failed, NotUnderstood, example, json_option, store_options
 from detent.cli.groups import CommandGroup, Part
 from detent.cli.moments import ago, iso, now
 from detent.cli.output import (
     Column,
+    can_ask,
+    confirm,
     on_terminal,
     one_line,
     print_json,
@@ -31,6 +33,9 @@ PARTS: Final = {
     "retry": Part(
         "detent.cli.outbox:retry_command",
         "Let undeliverable events be tried again, as if they were new.",
+    ),
+    "discard": Part(
+        "detent.cli.outbox:discard_command", "Remove events that nobody is to get any more."
     ),
 }
 COLUMNS: Final = (
@@ -151,6 +156,50 @@ def _print_for_people(events: Sequence[EventInfo]) -> None:
     print_table(COLUMNS, rows)
     parked = [info.event.id for info in events if info.parked_at is not None]
     print_next(f"detent outbox retry {parked[0]}" if parked else "detent nodes")
+
+
+@click.command(
+    "discard",
+    epilog=example("detent outbox discard 4711", "detent outbox discard --sink billing --yes"),
+)
+@click.argument("events", nargs=-1, type=click.IntRange(1), metavar="[EVENT]...")
+@click.option("--sink", metavar="NAME", help="All events for this sink, also those that wait.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@store_options
+@json_option
+def discard_command(
+    events: tuple[int, ...],
+    sink: str | None,
+    yes: bool,
+    url: str | None,
+    schema: str | None,
+    as_json: bool,
+) -> None:
+    """Remove events that nobody is to get any more.
+
+    EVENT is a number from `detent outbox list`. Of a sink that no program declares any more, all
+    events wait until somebody removes them.
+    """
+    if sink is None and not events:
+        raise click.UsageError("name events, or a --sink", click.get_current_context())
+    if not events and not yes:
+        if not can_ask():
+            raise NotUnderstood("detent outbox discard: nobody to ask here; add --yes")
+        if not confirm(f"Discard all events for {one_line(str(sink))}? Nobody will get them."):
+            raise Failed("nothing was discarded")
+
+    async def discard(session: Session) -> int:
+        return await Outbox(session.store).discard(*events, sink=sink)
+
+    count = with_session(load_config(url, schema), discard)
+    if events and not count:
+        names = ", ".join(map(str, events))
+        raise Failed(f"no event is numbered {names}; see: detent outbox list")
+    if as_json:
+        print_json({"discarded": count})
+        return
+    click.echo(f"{count:,} events are discarded." if count != 1 else "1 event is discarded.")
+    print_next("detent outbox")
 
 
 @click.command(

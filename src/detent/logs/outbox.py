@@ -42,8 +42,9 @@ def _put_off(event: events.EventPutOff) -> str:
 
 
 def _undeliverable(event: events.EventUndeliverable) -> str:
+    tries = "1 try" if event.tries == 1 else f"{event.tries} tries"
     return (
-        f"{_event(event)} is given up after {event.tries} tries: {event.error}; "
+        f"{_event(event)} is given up after {tries}: {event.error}; "
         "it stays in the outbox: detent outbox list, detent outbox retry"
     )
 

@@ -6,12 +6,22 @@ from typing import Any
 
 from detent.spi.outbox import AlertInfo, OutboxEvent
 from detent.spi.runtime import Runtime
+from detent.spi.sinks import Sink
+
+
+def as_sink(given: Any, runtime: Runtime) -> Sink | None:
+    """Return a sink, or a function as one; None when it is neither, or only the class of one."""
+    if callable(getattr(given, "deliver", None)):
+        sink: Sink = given
+        return None if isinstance(given, type) else sink
+    return CalledSink(given, runtime) if callable(given) else None
 
 
 class CalledSink:
     """Calls a function with each event, or with the alert that it tells of.
 
-    An async one on the event loop, any other on a thread.
+    An async one on the event loop, any other on a thread; what that returns is awaited if it can
+    be, or a `lambda` around an async function would deliver nothing.
     """
 
     def __init__(self, function: Callable[[Any], Any], runtime: Runtime) -> None:
@@ -29,4 +39,6 @@ class CalledSink:
         if self._is_async:
             await self._function(told)
         else:
-            await self._runtime.blocking(lambda: self._function(told), "detent-sink")
+            answer = await self._runtime.blocking(lambda: self._function(told), "detent-sink")
+            if inspect.isawaitable(answer):
+                await answer

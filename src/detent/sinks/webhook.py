@@ -45,7 +45,7 @@ class WebhookSink:
         self._url = _checked_url(url)
         self._secrets = () if secret is None else _checked_secrets(secret)
         self._headers = _checked_headers(headers or {})
-        if not 0 < timeout <= 300:
+        if type(timeout) not in (int, float) or not 0 < timeout <= 300:
             raise ConfigError(f"WebhookSink: timeout = {timeout!r}: must be from 0 to 300 seconds")
         self.timeout = timeout
 
@@ -164,14 +164,18 @@ def _checked_url(url: str) -> SplitResult:
 
 
 def _checked_secrets(secret: Secret | Sequence[Secret]) -> Sequence[Secret]:
-    secrets = all_of(secret)
+    secrets = all_of(secret) if isinstance(secret, str | bytes | Sequence) else ()
     if not secrets or not all(isinstance(each, str | bytes) and each for each in secrets):
         raise ConfigError("WebhookSink: secret = ...: must be a text or bytes, not empty")
     return secrets
 
 
 def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    if not isinstance(headers, Mapping):
+        raise ConfigError(f"WebhookSink: headers = {headers!r}: must be a dict of texts")
     for name, value in headers.items():
+        if not (isinstance(name, str) and isinstance(value, str)):
+            raise ConfigError(f"WebhookSink: headers = {name!r}: must be a text with a text")
         if name.lower() in _OURS or name.lower().startswith("x-detent-"):
             raise ConfigError(f"WebhookSink: headers = {name!r}: this one is set by Detent itself")
         plain = name.replace("-", "").replace("_", "")

@@ -1,6 +1,6 @@
 """What a store promises about events that must reach somebody outside: none is lost."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
@@ -68,6 +68,18 @@ class Failures(NamedTuple):
     times: int
 
 
+class AlertStep(NamedTuple):
+    """Something that became of an alert after it was raised."""
+
+    at: datetime
+    what: str
+    """`told`, `undeliverable`, `retried`, `discarded` or `acked`."""
+    who: str
+    """The sink, or whoever acknowledged it."""
+    note: str | None = None
+    """In which try it was told, or why it could not be."""
+
+
 class AlertInfo(NamedTuple):
     """All failures of one kind in one window of time."""
 
@@ -88,6 +100,8 @@ class AlertInfo(NamedTuple):
     """When the first sink had it."""
     acked_at: datetime | None
     acked_by: str | None
+    trail: tuple[AlertStep, ...] = ()
+    """What became of it, in order; it stays when the events are gone."""
 
 
 class OutboxStore(Protocol):
@@ -97,8 +111,9 @@ class OutboxStore(Protocol):
     options name for that state, in the transaction that writes the outcome.
     """
 
-    async def take_events(self, sinks: Sequence[str], lease: timedelta, limit: int) -> Taken:
-        """Take up to `limit` due events for these sinks; nobody else gets them for `lease`.
+    async def take_events(self, rooms: Mapping[str, int], lease: timedelta) -> Taken:
+        """Take due events, for each sink as many as it has room for; nobody else gets them for
+        `lease`.
 
         Of the events of one job for one sink only the first is given; the next when that one was
         delivered or has become undeliverable.
@@ -126,10 +141,17 @@ class OutboxStore(Protocol):
     async def retry_events(self, ids: Sequence[int] | None, sink: str | None, limit: int) -> int:
         """Let undeliverable events be tried again as if they were new; return how many."""
 
+    async def discard_events(self, ids: Sequence[int] | None, sink: str | None, limit: int) -> int:
+        """Remove events that are not to be delivered any more, the oldest first; return how many.
+
+        Those of these ids, else all of the sink; whether they wait or are undeliverable.
+        """
+
     async def prune_events(self, parked_for: timedelta, alerts_for: timedelta, limit: int) -> int:
         """Remove up to `limit` events and as many alerts that are that old; return how many.
 
-        Only undeliverable events are removed: all others are going to be delivered.
+        Only undeliverable events are removed: all others are going to be delivered, when somebody
+        declares their sink.
         """
 
 

@@ -1,11 +1,19 @@
 """Keeping events until they are delivered, with the meaning that every other store must have."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from detent.spi.outbox import ALERT, AlertInfo, EventInfo, Failures, OutboxEvent, Taken
+from detent.spi.outbox import (
+    ALERT,
+    AlertInfo,
+    AlertStep,
+    EventInfo,
+    Failures,
+    OutboxEvent,
+    Taken,
+)
 from detent.stores.memory.tables import Event, Outcome, Tables
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -38,18 +46,17 @@ def record_events(tables: Tables, now: datetime, outcome: Outcome) -> None:
             _add(tables, now, event)
 
 
-def take_events(
-    tables: Tables, now: datetime, sinks: Sequence[str], lease: timedelta, limit: int
-) -> Taken:
+def take_events(tables: Tables, now: datetime, rooms: Mapping[str, int], lease: timedelta) -> Taken:
     """Take due events for a while."""
-    heads = _heads(tables, sinks)
-    due = sorted((row for row in heads if row.due_at <= now), key=lambda row: row.due_at)[:limit]
-    taken = []
-    for row in due:
-        event = row.event._replace(tries=row.event.tries + 1)
-        tables.events[event.id] = row._replace(event=event, due_at=now + lease)
-        taken.append(event)
-    waits = [(row.due_at - now).total_seconds() for row in _heads(tables, sinks)]
+    due = [row for row in _heads(tables, rooms) if row.due_at <= now]
+    left, taken = dict(rooms), []
+    for row in sorted(due, key=lambda row: row.due_at):
+        if left[row.event.sink] > 0:
+            left[row.event.sink] -= 1
+            event = row.event._replace(tries=row.event.tries + 1)
+            tables.events[event.id] = row._replace(event=event, due_at=now + lease)
+            taken.append(event)
+    waits = [(row.due_at - now).total_seconds() for row in _heads(tables, rooms)]
     return Taken(sorted(taken), max(min(waits), 0.0) if waits else None)
 
 
@@ -57,7 +64,8 @@ def events_delivered(tables: Tables, now: datetime, ids: Sequence[int]) -> int:
     """Remove events that somebody has."""
     gone = [tables.events.pop(event_id) for event_id in ids if event_id in tables.events]
     for row in gone:
-        alert = tables.alerts.get(row.event.alert) if row.event.alert is not None else None
+        note = f"in try {row.event.tries}" if row.event.tries > 1 else None
+        alert = _note(tables, row.event.alert, AlertStep(now, "told", row.event.sink, note))
         if alert is not None and alert.delivered_at is None:
             tables.alerts[alert.id] = alert._replace(delivered_at=now)
     return len(gone)
@@ -75,6 +83,8 @@ def put_off_event(
         parked_at=now if delay is None else None,
         problem=problem,
     )
+    if delay is None:
+        _note(tables, event.alert, AlertStep(now, "undeliverable", event.sink, problem))
     return True
 
 
@@ -109,7 +119,23 @@ def retry_events(
         tables.events[event.id] = row._replace(
             event=event._replace(tries=0), due_at=now, parked_at=None
         )
+        _note(tables, event.alert, AlertStep(now, "retried", event.sink))
     return len(parked)
+
+
+def discard_events(
+    tables: Tables, now: datetime, ids: Sequence[int] | None, sink: str | None, limit: int
+) -> int:
+    """Remove events that are not to be delivered any more."""
+    unwanted = [
+        info.event
+        for info in list_events(tables, now, sink=sink, limit=len(tables.events))
+        if ids is None or info.event.id in ids
+    ][:limit]
+    for event in unwanted:
+        del tables.events[event.id]
+        _note(tables, event.alert, AlertStep(now, "discarded", event.sink))
+    return len(unwanted)
 
 
 def prune_events(
@@ -169,7 +195,16 @@ def ack_alert(tables: Tables, now: datetime, alert: int, by: str) -> AlertInfo |
     """Note that somebody has seen an alert."""
     found = tables.alerts.get(alert)
     if found is not None and found.acked_at is None:
-        found = tables.alerts[alert] = found._replace(acked_at=now, acked_by=by)
+        tables.alerts[alert] = found._replace(acked_at=now, acked_by=by)
+        found = _note(tables, alert, AlertStep(now, "acked", by))
+    return found
+
+
+def _note(tables: Tables, alert: int | None, step: AlertStep) -> AlertInfo | None:
+    """Add to what became of an alert, if there is one and it still is."""
+    found = None if alert is None else tables.alerts.get(alert)
+    if found is not None:
+        found = tables.alerts[found.id] = found._replace(trail=(*found.trail, step))
     return found
 
 
@@ -178,7 +213,7 @@ def _add(tables: Tables, now: datetime, event: OutboxEvent) -> None:
     tables.events[tables.last_event] = Event(event._replace(id=tables.last_event), now, now)
 
 
-def _heads(tables: Tables, sinks: Sequence[str]) -> list[Event]:
+def _heads(tables: Tables, sinks: Container[str]) -> list[Event]:
     """Return the first event of each job for each of these sinks."""
     heads: dict[object, Event] = {}
     for _, row in sorted(tables.events.items()):

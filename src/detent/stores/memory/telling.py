@@ -1,6 +1,6 @@
 """The part of the memory store that is about events and alerts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -23,8 +23,8 @@ class Telling:
     ) -> R:
         raise NotImplementedError
 
-    async def take_events(self, sinks: Sequence[str], lease: timedelta, limit: int) -> Taken:
-        return await self._do(outbox.take_events, sinks, lease, limit)
+    async def take_events(self, rooms: Mapping[str, int], lease: timedelta) -> Taken:
+        return await self._do(outbox.take_events, rooms, lease)
 
     async def events_delivered(self, ids: Sequence[int]) -> int:
         return await self._do(outbox.events_delivered, ids)
@@ -41,6 +41,9 @@ class Telling:
 
     async def retry_events(self, ids: Sequence[int] | None, sink: str | None, limit: int) -> int:
         return await self._do(outbox.retry_events, ids, sink, limit)
+
+    async def discard_events(self, ids: Sequence[int] | None, sink: str | None, limit: int) -> int:
+        return await self._do(outbox.discard_events, ids, sink, limit)
 
     async def prune_events(self, parked_for: timedelta, alerts_for: timedelta, limit: int) -> int:
         return await self._do(outbox.prune_events, parked_for, alerts_for, limit)

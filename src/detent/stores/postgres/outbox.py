@@ -1,13 +1,23 @@
 """Keeps events until they are delivered, and counts failures of one kind."""
 
-from collections.abc import Sequence
-from datetime import timedelta
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from detent.model.job import Hook
 from detent.spi.notifier import Hint, Notifier
-from detent.spi.outbox import OUTBOX, AlertInfo, EventInfo, Failures, OutboxEvent, Taken
+from detent.spi.outbox import (
+    OUTBOX,
+    AlertInfo,
+    AlertStep,
+    EventInfo,
+    Failures,
+    OutboxEvent,
+    Taken,
+)
 from detent.stores.postgres.database import Connection, Database
 
 _FIELDS = len(OutboxEvent._fields)
@@ -19,12 +29,14 @@ class Telling:
     database: Database
     notifier: Notifier
 
-    async def take_events(self, sinks: Sequence[str], lease: timedelta, limit: int) -> Taken:
+    async def take_events(self, rooms: Mapping[str, int], lease: timedelta) -> Taken:
         """See `OutboxStore.take_events`."""
-        names = list(sinks)
-        rows = await self.database.fetch("take_events", names, lease.total_seconds(), limit)
+        names = list(rooms)
+        rows = await self.database.fetch(
+            "take_events", names, list(rooms.values()), lease.total_seconds()
+        )
         events = sorted(OutboxEvent._make(row) for row in rows)
-        if len(events) == limit:
+        if any(each >= rooms[name] for name, each in Counter(e.sink for e in events).items()):
             # There may be more; whoever has room for them finds out.
             return Taken(events, 0.0)
         (due,) = await self.database.fetch("next_event", names)
@@ -64,6 +76,11 @@ class Telling:
             self.notifier.publish([Hint(OUTBOX)])
         return len(rows)
 
+    async def discard_events(self, ids: Sequence[int] | None, sink: str | None, limit: int) -> int:
+        """See `OutboxStore.discard_events`."""
+        wanted = None if ids is None else sorted(ids)
+        return len(await self.database.fetch("discard_events", wanted, sink, limit))
+
     async def prune_events(self, parked_for: timedelta, alerts_for: timedelta, limit: int) -> int:
         """See `OutboxStore.prune_events`."""
         ages = (parked_for.total_seconds(), alerts_for.total_seconds())
@@ -90,12 +107,12 @@ class Telling:
     ) -> list[AlertInfo]:
         """See `AlertStore.alerts`."""
         rows = await self.database.fetch("list_alerts", task, acked, limit)
-        return [AlertInfo._make(row) for row in rows]
+        return [_alert_info(row) for row in rows]
 
     async def get_alert(self, alert: int) -> AlertInfo | None:
         """See `AlertStore.get_alert`."""
         rows = await self.database.fetch("get_alert", alert)
-        return AlertInfo._make(rows[0]) if rows else None
+        return _alert_info(rows[0]) if rows else None
 
     async def ack_alert(self, alert: int, by: str) -> AlertInfo | None:
         """See `AlertStore.ack_alert`."""
@@ -117,6 +134,15 @@ async def record_events(database: Database, connection: Connection, ended: Seque
     """Write the events of jobs whose end this transaction has written."""
     if ended:
         await connection.fetch(database.sql("record_events"), sorted(ended))
+
+
+def _alert_info(row: Any) -> AlertInfo:
+    found = AlertInfo._make(row)
+    steps = json.loads(row["trail"])
+    trail = tuple(
+        AlertStep(datetime.fromtimestamp(at, UTC), what, who, note) for at, what, who, note in steps
+    )
+    return found._replace(trail=trail)
 
 
 def _row(failures: Failures) -> tuple[Any, ...]:

@@ -1,13 +1,22 @@
 """Keeps events until they are delivered, and counts failures of one kind."""
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 from detent.model.job import Hook
 from detent.spi.notifier import Hint, Notifier
-from detent.spi.outbox import OUTBOX, AlertInfo, EventInfo, Failures, OutboxEvent, Taken
+from detent.spi.outbox import (
+    OUTBOX,
+    AlertInfo,
+    AlertStep,
+    EventInfo,
+    Failures,
+    OutboxEvent,
+    Taken,
+)
 from detent.stores.sqlite.columns import (
     LAST_MOMENT,
     MICROSECONDS,
@@ -33,19 +42,20 @@ class Telling:
     database: Database
     notifier: Notifier
 
-    async def take_events(self, sinks: Sequence[str], lease: timedelta, limit: int) -> Taken:
+    async def take_events(self, rooms: Mapping[str, int], lease: timedelta) -> Taken:
         """See `OutboxStore.take_events`."""
-        names = written(list(sinks))
 
         def nothing(session: Session) -> Taken | None:
-            due = session.value(sql("next_event"), names)
+            due = _next_due(session, rooms)
             return None if due is not None and due <= session.now else _taken(session, [], due)
 
         def work(session: Session) -> Taken:
-            rows = session.table(sql("take_events", "due"), names, limit, session.now)
+            rows: list[Any] = []
+            for sink, room in rooms.items():
+                rows += session.table(sql("take_events", "due"), sink, room, session.now)
             ids = written([row[0] for row in rows])
             session.change(sql("take_events", "taken"), ids, _later(session, lease))
-            return _taken(session, rows, session.value(sql("next_event"), names))
+            return _taken(session, rows, _next_due(session, rooms))
 
         return await self.database.write(work, first=nothing)
 
@@ -56,7 +66,9 @@ class Telling:
         wanted = written(list(ids))
 
         def work(session: Session) -> int:
-            session.change(sql("events_delivered", "marked"), wanted, session.now)
+            for alert, sink, tries in session.table(sql("events_delivered", "alerts"), wanted):
+                note = f"in try {tries}" if tries > 1 else None
+                session.change(sql("events_delivered", "told"), alert, sink, note, session.now)
             return session.change(sql("events_delivered", "gone"), wanted)
 
         return await self.database.write(work)
@@ -70,7 +82,11 @@ class Telling:
             due_at = session.now if delay is None else _later(session, delay)
             parked_at = session.now if delay is None else None
             values = (event.id, event.tries, due_at, parked_at, problem)
-            return session.change(sql("put_off_event"), *values)
+            done = session.change(sql("put_off_event", "put"), *values)
+            if done and delay is None and event.alert is not None:
+                noted = (event.alert, event.sink, problem, session.now)
+                session.change(sql("put_off_event", "noted"), *noted)
+            return done
 
         return bool(await self.database.write(work))
 
@@ -86,12 +102,29 @@ class Telling:
     async def retry_events(self, ids: Sequence[int] | None, sink: str | None, limit: int) -> int:
         """See `OutboxStore.retry_events`."""
         wanted = None if ids is None else written(list(ids))
-        count = await self.database.write(
-            lambda session: session.change(sql("retry_events"), wanted, sink, limit, session.now)
-        )
+
+        def work(session: Session) -> int:
+            parked = session.table(sql("retry_events", "parked"), wanted, sink, limit)
+            _note(session, sql("retry_events", "noted"), parked)
+            numbers = written([row[0] for row in parked])
+            return session.change(sql("retry_events", "retried"), numbers, session.now)
+
+        count = await self.database.write(work)
         if count:
             self.notifier.publish([Hint(OUTBOX)])
         return count
+
+    async def discard_events(self, ids: Sequence[int] | None, sink: str | None, limit: int) -> int:
+        """See `OutboxStore.discard_events`."""
+        wanted = None if ids is None else written(list(ids))
+
+        def work(session: Session) -> int:
+            unwanted = session.table(sql("discard_events", "unwanted"), wanted, sink, limit)
+            _note(session, sql("discard_events", "noted"), unwanted)
+            numbers = written([row[0] for row in unwanted])
+            return session.change(sql("discard_events", "gone"), numbers)
+
+        return await self.database.write(work)
 
     async def prune_events(self, parked_for: timedelta, alerts_for: timedelta, limit: int) -> int:
         """See `OutboxStore.prune_events`."""
@@ -153,6 +186,13 @@ def record_events(session: Session, ended: Iterable[tuple[UUID, int]]) -> list[H
     return [Hint(OUTBOX)]
 
 
+def _note(session: Session, statement: str, events: Iterable[Any]) -> None:
+    """Add to what became of the alerts among some events."""
+    for _, alert, sink in events:
+        if alert is not None:
+            session.change(statement, alert, sink, session.now)
+
+
 def _raise(session: Session, said: Failures, start: int, sinks: str) -> int:
     """Count failures; return 1 if they are the first of their kind in the window."""
     mark = said.fingerprint
@@ -165,6 +205,12 @@ def _raise(session: Session, said: Failures, start: int, sinks: str) -> int:
     session.change(sql("raise_alerts", "raised"), *key, *words, *jobs, said.times, session.now)
     session.change(sql("raise_alerts", "told"), *key, sinks, session.now)
     return 1
+
+
+def _next_due(session: Session, sinks: Iterable[str]) -> int | None:
+    """Return when the next event of some sinks may be taken, None when none waits."""
+    found = [session.value(sql("next_event"), sink) for sink in sinks]
+    return min((due for due in found if due is not None), default=None)
 
 
 def _later(session: Session, delay: timedelta) -> int:
@@ -215,4 +261,5 @@ def _alert_info(row: Sequence[Any]) -> AlertInfo:
         last_at=moment(row[10]),
         delivered_at=moment_or_none(row[12]),
         acked_at=moment_or_none(row[13]),
+        trail=tuple(AlertStep(moment(at), *rest) for at, *rest in json.loads(row[15])),
     )

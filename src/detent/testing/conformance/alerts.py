@@ -10,7 +10,7 @@ from detent.model.fingerprint import Fingerprint
 from detent.spi.outbox import ALERT, Failures
 from detent.spi.store import Store
 from detent.testing.conformance.builders import HOUR, new_id
-from detent.testing.conformance.outbox import NO_TIME, SINK, taken, waiting
+from detent.testing.conformance.outbox import NO_TIME, SINK, ended, taken, waiting
 from detent.testing.conformance.steps import now_of
 
 
@@ -79,7 +79,7 @@ class AlertConformance:
         await store.events_delivered([event.id])
         (alert,) = await store.alerts(10)
         assert alert.delivered_at is not None
-        (event,) = (await store.take_events(["log"], HOUR, 10)).events
+        (event,) = (await store.take_events({"log": 10}, HOUR)).events
         await store.events_delivered([event.id])
         (again,) = await store.alerts(10)
         assert again.delivered_at == alert.delivered_at, "the first one stands"
@@ -96,6 +96,51 @@ class AlertConformance:
         assert await store.alerts(10, acked=False) == []
         assert await store.ack_alert(alert.id + 1, "ada") is None
         assert await store.get_alert(alert.id + 1) is None
+
+    async def test_what_became_of_it_is_kept(self, store: Store) -> None:
+        await store.raise_alerts([failures()], 24 * HOUR, ["hook", "log", "pager"])
+        (alert,) = await store.alerts(10)
+        assert alert.trail == ()
+        began = await now_of(store)
+        hook, log, pager = (await store.take_events({"hook": 1, "log": 1, "pager": 1}, HOUR)).events
+        await store.put_off_event(hook, None, "HTTP 404 \U0001f480")
+        await store.put_off_event(log, NO_TIME, "not now")
+        await store.events_delivered([pager.id])
+        assert await store.retry_events(None, None, 10) == 1
+        events = (await store.take_events({"hook": 1, "log": 1}, HOUR)).events
+        assert await store.events_delivered([event.id for event in events]) == 2
+        await store.ack_alert(alert.id, "ada")
+        await store.ack_alert(alert.id, "bob")
+        found = await store.get_alert(alert.id)
+        assert found is not None
+        assert [step[1:] for step in found.trail] == [
+            ("undeliverable", "hook", "HTTP 404 \U0001f480"),
+            ("told", "pager", None),
+            ("retried", "hook", None),
+            ("told", "hook", None),
+            ("told", "log", "in try 2"),
+            ("acked", "ada", None),
+        ]
+        moments = [step.at for step in found.trail]
+        assert moments == sorted(moments)
+        assert began <= moments[0] <= moments[-1] <= await now_of(store)
+        assert await store.alerts(10) == [found]
+
+    async def test_a_discarded_alert_says_so(self, store: Store) -> None:
+        await store.raise_alerts([failures()], 24 * HOUR, ["hook", "log"])
+        assert await store.discard_events(None, "hook", 10) == 1
+        (alert,) = await store.alerts(10)
+        assert [step[1:] for step in alert.trail] == [("discarded", "hook", None)]
+        assert alert.delivered_at is None
+
+    async def test_an_event_of_no_alert_leaves_no_trail(self, store: Store) -> None:
+        await store.raise_alerts([failures()], 24 * HOUR, [])
+        await ended(store, 2)
+        first, second = await taken(store)
+        await store.put_off_event(first, None, "HTTP 404")
+        await store.events_delivered([second.id])
+        await store.retry_events(None, None, 10)
+        assert [alert.trail for alert in await store.alerts(10)] == [()]
 
     async def test_old_alerts_are_removed(self, store: Store) -> None:
         await store.raise_alerts([failures()], 24 * HOUR, [])

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
@@ -57,13 +58,13 @@ async def waiting(store: Store, sink: str = SINK) -> list[OutboxEvent]:
 
 async def taken(store: Store, lease: timedelta = HOUR, limit: int = 100) -> list[OutboxEvent]:
     """Take what is due."""
-    return (await store.take_events([SINK], lease, limit)).events
+    return (await store.take_events({SINK: limit}, lease)).events
 
 
-async def ended(store: Store, count: int = 1) -> list[UUID]:
+async def ended(store: Store, count: int = 1, sinks: tuple[str, ...] = (SINK,)) -> list[UUID]:
     """Let some jobs succeed; return their ids."""
     node = await joined(store)
-    jobs = [watched() for _ in range(count)]
+    jobs = [watched(sinks=sinks) for _ in range(count)]
     await store.enqueue_jobs(jobs)
     claims = await claimed(store, node)
     ends = [settlement(claim, State.SUCCEEDED) for claim in claims]
@@ -212,7 +213,7 @@ class OutboxConformance:
 
     async def test_a_taken_event_is_nobody_elses_until_its_lease_ends(self, store: Store) -> None:
         await ended(store)
-        first = await store.take_events([SINK], HOUR, 10)
+        first = await store.take_events({SINK: 10}, HOUR)
         assert [event.tries for event in first.events] == [1]
         assert first.next_due == pytest.approx(3600, abs=5), "then its taker counts as dead"
         assert await taken(store) == []
@@ -228,15 +229,24 @@ class OutboxConformance:
 
     async def test_only_asked_for_sinks_are_taken(self, store: Store) -> None:
         await ended(store)
-        assert await store.take_events(["other"], HOUR, 10) == ([], None)
-        assert len((await store.take_events(["other", SINK], HOUR, 10)).events) == 1
+        assert await store.take_events({"other": 10}, HOUR) == ([], None)
+        assert len((await store.take_events({"other": 10, SINK: 10}, HOUR)).events) == 1
 
     async def test_no_more_than_asked_for_are_taken_the_oldest_first(self, store: Store) -> None:
         ids = await ended(store, 5)
         events = await taken(store, limit=2)
         assert [event.job for event in events] == ids[:2]
-        assert (await store.take_events([SINK], HOUR, 2)).next_due == 0.0
+        assert (await store.take_events({SINK: 2}, HOUR)).next_due == 0.0
         assert len(await taken(store)) == 1
+
+    async def test_each_sink_is_given_as_much_as_it_has_room_for(self, store: Store) -> None:
+        await ended(store, 5, ("a", "b", "c"))
+        first = await store.take_events({"a": 1, "b": 4, "c": 9}, HOUR)
+        assert Counter(event.sink for event in first.events) == {"a": 1, "b": 4, "c": 5}
+        assert first.next_due == 0.0
+        second = await store.take_events({"c": 1, "b": 9}, HOUR)
+        assert [event.sink for event in second.events] == ["b"], "a has none, for once"
+        assert second.next_due == pytest.approx(3600, abs=5)
 
     async def test_many_takers_share_them(self, store: Store) -> None:
         ids = await ended(store, 20)
@@ -256,7 +266,7 @@ class OutboxConformance:
         await ended(store)
         (event,) = await taken(store)
         assert await store.put_off_event(event, timedelta(minutes=1), "HTTP 503")
-        answer = await store.take_events([SINK], HOUR, 10)
+        answer = await store.take_events({SINK: 10}, HOUR)
         assert answer.events == []
         assert answer.next_due == pytest.approx(60, abs=5)
         (info,) = await store.list_events()
@@ -271,7 +281,7 @@ class OutboxConformance:
         await ended(store)
         (event,) = await taken(store)
         assert await store.put_off_event(event, None, "HTTP 404")
-        assert await store.take_events([SINK], HOUR, 10) == ([], None)
+        assert await store.take_events({SINK: 10}, HOUR) == ([], None)
         (info,) = await store.list_events(parked=True)
         assert (info.event.id, info.problem) == (event.id, "HTTP 404")
         assert info.parked_at is not None
@@ -297,7 +307,7 @@ class OutboxConformance:
         ]
         (got,) = await taken(store)
         assert got.id == first.id
-        answer = await store.take_events([SINK], HOUR, 10)
+        answer = await store.take_events({SINK: 10}, HOUR)
         assert answer.events == [], "the second waits for the first"
         assert answer.next_due is not None
         assert answer.next_due > 3000, "so nobody needs to ask"
@@ -315,6 +325,19 @@ class OutboxConformance:
         (first,) = await taken(store)
         await store.put_off_event(first, None, "HTTP 404")
         assert [event.kind for event in await taken(store)] == ["succeeded"]
+
+    async def test_events_that_nobody_wants_are_discarded(self, store: Store) -> None:
+        await ended(store, 4, (SINK, "gone"))
+        refused, going, *_ = await taken(store)
+        await store.put_off_event(refused, None, "HTTP 404")
+        assert await store.discard_events([refused.id + 1000], None, 10) == 0
+        assert await store.discard_events([refused.id], "gone", 10) == 0, "of the sink, too"
+        assert await store.discard_events([refused.id, going.id], SINK, 10) == 2
+        assert await store.events_delivered([going.id]) == 0
+        assert not await store.put_off_event(going, None, "too late")
+        assert await store.discard_events(None, "gone", 3) == 3, "whether or not anybody tried"
+        assert await store.discard_events(None, "gone", 3) == 1
+        assert [len(await waiting(store, sink)) for sink in (SINK, "gone")] == [2, 0]
 
     async def test_old_undeliverable_events_are_removed(self, store: Store) -> None:
         await ended(store, 3)

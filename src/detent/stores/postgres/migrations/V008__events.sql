@@ -50,5 +50,7 @@ CREATE TABLE detent.detent_alert (
     delivered_at timestamptz,
     acked_at     timestamptz,
     acked_by     text,
+    -- What became of it: [seconds since 1970, what, who, note], in order.
+    trail        jsonb       NOT NULL DEFAULT '[]',
     UNIQUE (task, fingerprint, window_start)
 ) WITH (fillfactor = 50); -- counting is a HOT update

@@ -1,6 +1,6 @@
 -- One alert.
 -- $1 id
 SELECT id, task, fingerprint, type, message, frame, window_start, first_job, last_job, first_at,
-    last_at, count, delivered_at, acked_at, acked_by
+    last_at, count, delivered_at, acked_at, acked_by, trail
 FROM detent.detent_alert
 WHERE id = $1::bigint

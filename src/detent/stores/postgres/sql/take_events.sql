@@ -1,8 +1,8 @@
 -- Take due events of some sinks for a while.
--- $1 sinks  $2 lease in seconds  $3 limit
+-- $1 sinks  $2 how many each has room for: one array each  $3 lease in seconds
 WITH due AS MATERIALIZED (
     SELECT event.id
-    FROM unnest($1::text[]) AS wanted (sink)
+    FROM unnest($1::text[], $2::integer[]) AS wanted (sink, room)
     CROSS JOIN LATERAL (
         SELECT event.id
         FROM detent.detent_event AS event
@@ -17,13 +17,12 @@ WITH due AS MATERIALIZED (
                     AND coalesce(earlier.parked_at, '-infinity') = '-infinity'
             )
         ORDER BY event.due_at, event.id
-        LIMIT $3
+        LIMIT wanted.room
         FOR UPDATE OF event SKIP LOCKED
     ) AS event
-    LIMIT $3
 )
 UPDATE detent.detent_event
-SET due_at = clock_timestamp() + $2::float8 * interval '1 second', tries = tries + 1
+SET due_at = clock_timestamp() + $3::float8 * interval '1 second', tries = tries + 1
 WHERE id = ANY (ARRAY(SELECT id FROM due))
 RETURNING id, sink, kind, job, task, queue, generation, attempt, at, duration, node, reason, error,
     alert, tries

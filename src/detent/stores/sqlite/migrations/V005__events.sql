@@ -46,5 +46,7 @@ CREATE TABLE detent_alert (
     delivered_at INTEGER,
     acked_at     INTEGER,
     acked_by     TEXT,
+    -- What became of it, in JSON: [when, what, who, note], in order.
+    trail        TEXT    NOT NULL DEFAULT '[]',
     UNIQUE (task, fingerprint, window_start)
 ) STRICT;
