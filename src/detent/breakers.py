@@ -8,10 +8,12 @@ from typing import Final, NamedTuple
 from detent.config.readers import check_label
 from detent.errors import BreakerNotFound, ConfigError, StoreUnavailable
 from detent.events import BreakerClosed, BreakerOpened, Bus
+from detent.model.access import Action, Target
 from detent.model.breaker import Breaker
 from detent.model.circuit import REASON_LIMIT, Circuit, Phase, force_open, reset
 from detent.model.retry import MAX_DELAY
 from detent.model.text import storable
+from detent.protection import Protection
 from detent.spi.breakers import BreakerRow, BreakerStore
 from detent.spi.notifier import BreakerHint, Notifier
 
@@ -51,11 +53,13 @@ class Breakers:
         *,
         bus: Bus,
         declared: Mapping[str, Breaker],
+        protection: Protection | None = None,
     ) -> None:
         self._store = store
         self._notifier = notifier
         self._bus = bus
         self._declared = declared
+        self._protection = protection or Protection()
 
     async def list(self) -> list[BreakerInfo]:
         """Return all breakers that are declared here or were ever used, by name."""
@@ -65,6 +69,7 @@ class Breakers:
 
     async def get(self, name: str) -> BreakerInfo:
         """Return one breaker, or raise `BreakerNotFound`."""
+        check_label("breaker", name)
         row = (await self._store.load_breakers([name])).rows.get(name)
         if row is None and name not in self._declared:
             raise await self._unknown(name)
@@ -77,8 +82,12 @@ class Breakers:
 
         After the time trials begin, as if it had opened by itself.
         """
+        if lasting is not None and not isinstance(lasting, timedelta):
+            raise ConfigError(f"lasting = {lasting!r}: must be a timedelta, or None")
         if lasting is not None and not timedelta(0) < lasting <= MAX_DELAY:
             raise ConfigError(f"lasting = {lasting}: must be above 0, at most 24 hours")
+        if reason is not None and not isinstance(reason, str):
+            raise ConfigError(f"reason = {reason!r}: must be a text, or None")
         why = None if reason is None else storable(reason, REASON_LIMIT)
         info = await self._change(name, lambda c, now: force_open(c, now, lasting, why))
         wait = None if lasting is None else lasting.total_seconds()
@@ -98,6 +107,7 @@ class Breakers:
         self, name: str, change: Callable[[Circuit, datetime], Circuit]
     ) -> BreakerInfo:
         check_label("breaker", name)
+        await self._protection.permit(Action.CONFIGURE, Target(kind="breaker", name=name))
         for _ in range(TURNS):
             now, rows = await self._store.load_breakers([name])
             row = rows.get(name)

@@ -54,7 +54,13 @@ class Guarded(Foundation):
     def breakers(self) -> Breakers:
         """All circuit breakers: look, open, reset."""
         store = self.store
-        return Breakers(store, self._notifier, bus=self.bus, declared=self._breakers)
+        return Breakers(
+            store,
+            self._notifier,
+            bus=self.bus,
+            declared=self._breakers,
+            protection=self._protection,
+        )
 
     def breaker(
         self, name: str, settings: Breaker | None = None, /, **changes: Unpack[BreakerSettings]
@@ -97,10 +103,10 @@ class Guarded(Foundation):
         A class, or anything else that can be called without arguments, makes one for each node; an
         instance serves them all. None lets all calls pass.
         """
-        is_one = not isinstance(strategy, type) and hasattr(strategy, "before")
+        is_one = not isinstance(strategy, type) and _is_strategy(strategy)
         if strategy is not None and not is_one and not callable(strategy):
             raise ConfigError(
-                f"app.resilience({strategy!r}): has no before() and makes no strategy"
+                f"app.resilience({strategy!r}): has no before() and after(), and makes no strategy"
             )
         self._strategy = (lambda: strategy) if is_one or strategy is None else strategy
 
@@ -121,7 +127,12 @@ class Guarded(Foundation):
 
     def _make_resilience(self) -> Resilience | None:
         """Return a strategy of the application's own, if it has one."""
-        return None if self._strategy is _BREAKERS else self._strategy()
+        if self._strategy is _BREAKERS:
+            return None
+        made: Resilience | None = self._strategy()
+        if made is not None and not _is_strategy(made):
+            raise ConfigError(f"app.resilience(...): made {made!r}, without before() and after()")
+        return made
 
     def _breakers_for(
         self, config: Config, tasks: Iterable[Task[..., Any]]
@@ -137,3 +148,7 @@ class Guarded(Foundation):
                 )
         is_used = config.breakers.enabled and self._strategy is _BREAKERS
         return self._breakers if is_used else {}
+
+
+def _is_strategy(thing: object) -> bool:
+    return all(callable(getattr(thing, name, None)) for name in ("before", "after"))

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 from detent.access import Access, AccessGuard, Rule
 from detent.config import Config
 from detent.errors import ConfigError
+from detent.firing_seal import FiringSeal
 from detent.foundation import Foundation
 from detent.guarded import MakeGuard
 from detent.model.failure import Sanitizer
@@ -35,9 +36,12 @@ class Protected(Foundation):
         """Let `def may(principal, action, target) -> bool` decide who may do what.
 
         It is asked before a job is enqueued, run, canceled, paused, resumed, retried, rescheduled,
-        deleted or read; it may be async. Who it says no to gets `NotAllowed`; a job whose principal
-        may not run it fails without a retry.
+        deleted or read, and before a schedule is created, changed or fired by hand; it may be
+        async. Who it says no to gets `NotAllowed`; a job whose principal may not run it fails
+        without a retry.
         """
+        if not callable(rule):
+            raise ConfigError(f"app.authorize({rule!r}): must be a function")
         if self._protection.access is not None:
             raise ConfigError("@app.authorize: there is a rule already, and there can be only one")
         self._protection.access = Access(rule)
@@ -50,11 +54,15 @@ class Protected(Foundation):
         A failure has `type`, `message` and `traceback`; what `[redaction]` says is done before. If
         the function raises, only the type is kept.
         """
+        if not callable(function):
+            raise ConfigError(f"app.sanitizer({function!r}): must be a function")
         self._sanitizer = function
         return function
 
     def encryption(self, *, provider: KeyProvider) -> None:
         """Take keys from a provider; those of `[encryption] keys` still open what they sealed."""
+        if not all(callable(getattr(provider, name, None)) for name in ("current", "find")):
+            raise ConfigError(f"app.encryption(provider={provider!r}): has no current() and find()")
         protection = self._protection
         protection.sealing = open_sealing(self.config.encryption, self._runtime, provider)
         protection.views = self._views(protection.sealing)
@@ -89,7 +97,7 @@ class Protected(Foundation):
         check_keys(self.config.encryption, protection.sealing, encrypted[0] if encrypted else None)
         return {
             "sealing": protection.sealing,
-            "seal": None if protection.sealing is None else protection.sealed,
+            "seal": FiringSeal(protection, self.tasks, self.client.renewed),
             "clean": redaction.clean if redaction.cleans else None,
             "sanitizer": self._sanitizer,
         }

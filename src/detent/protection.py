@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 from detent.access import Access
 from detent.config import EncryptionConfig, LimitsConfig
 from detent.config.protection import RedactionConfig
 from detent.errors import ConfigError, PayloadTooLarge, WrongThread
+from detent.model.access import Action, Target
 from detent.model.job import NewJob
 from detent.model.redaction import Redaction
 from detent.spi.runtime import Runtime
@@ -18,7 +20,7 @@ class Protection:
     """Stands before the store: new jobs are allowed and sealed, known ones are opened."""
 
     def __init__(self, limits: LimitsConfig | None = None, views: Views | None = None) -> None:
-        self._limits = limits or LimitsConfig()
+        self.limits = limits or LimitsConfig()
         self.views = views or Views()
         self.access: Access | None = None
         self.sealing: Sealing | None = None
@@ -34,10 +36,15 @@ class Protection:
             await self.access.check_new(job)
         return await self.sealed(job, encrypted)
 
+    async def permit(self, action: Action, target: Target) -> None:
+        """Raise `NotAllowed` if the application's rule says so; without one, ask nobody."""
+        if self.access is not None:
+            await self.access.check(action, target)
+
     def admit_sync(self, job: NewJob, encrypted: bool | None) -> NewJob:
         """Do the same for blocking code, on its own thread if nobody has to be waited for."""
         if self.access is None:
-            sealing = self._sealing_for(encrypted)
+            sealing = self.sealing_for(encrypted)
             if sealing is None:
                 return job
             if (sealer := sealing.ready()) is not None:
@@ -47,10 +54,11 @@ class Protection:
 
     async def sealed(self, job: NewJob, encrypted: bool | None) -> NewJob:
         """Return a job with its values sealed, if those of its task are."""
-        sealing = self._sealing_for(encrypted)
+        sealing = self.sealing_for(encrypted)
         return job if sealing is None else self._sealed(job, await sealing.sealer())
 
-    def _sealing_for(self, encrypted: bool | None) -> Sealing | None:
+    def sealing_for(self, encrypted: bool | None) -> Sealing | None:
+        """Return what seals the values of a task declared like this; None if they stay open."""
         if self.sealing is None:
             if encrypted:
                 raise no_keys("@app.task(encrypted=True)")
@@ -61,15 +69,17 @@ class Protection:
 
     def _sealed(self, job: NewJob, sealer: Sealer) -> NewJob:
         return job._replace(
-            args=self._seal(sealer, Surface.ARGS, job, job.args),
-            params=job.params and self._seal(sealer, Surface.PARAMS, job, job.params),
+            args=self.seal(sealer, Surface.ARGS, job.id, job.args),
+            params=job.params and self.seal(sealer, Surface.PARAMS, job.id, job.params),
         )
 
-    def _seal(self, sealer: Sealer, surface: Surface, job: NewJob, data: bytes) -> bytes:
-        envelope = sealer.seal(surface, job.id, data)
-        if len(envelope) > self._limits.max_payload:
-            what = "the arguments, encrypted," if surface is Surface.ARGS else "params, encrypted,"
-            raise PayloadTooLarge(what, len(envelope), self._limits.max_payload)
+    def seal(self, sealer: Sealer, surface: Surface, place: UUID, data: bytes) -> bytes:
+        """Return an envelope for a place, if it is not larger than what may be stored."""
+        envelope = sealer.seal(surface, place, data)
+        if len(envelope) > self.limits.max_payload:
+            are_args = surface in {Surface.ARGS, Surface.SCHEDULE_ARGS}
+            what = "the arguments, encrypted," if are_args else "params, encrypted,"
+            raise PayloadTooLarge(what, len(envelope), self.limits.max_payload)
         return envelope
 
 

@@ -195,6 +195,48 @@ async def test_many_at_once_are_asked_about_by_their_filter() -> None:
 
 
 @in_virtual_time
+async def test_who_may_not_delete_purges_nothing() -> None:
+    stage = Stage()
+    work = declare(stage.app)
+    rule(stage.app, Action.DELETE)
+    job = await work.enqueue()
+    with acting_as("eve"), pytest.raises(NotAllowed, match="to delete"):
+        await stage.app.jobs.purge("mail")
+    assert (await stage.app.jobs.get(job.id)).state == "pending", "nothing half done"
+    with acting_as("ada"):
+        assert await stage.app.jobs.purge("mail") == 1
+
+
+@in_virtual_time
+async def test_who_may_not_configure_changes_nothing_in_the_cluster() -> None:
+    stage = Stage()
+    stage.app.breaker("stripe")
+    asked = rule(stage.app, Action.CONFIGURE)
+    breakers, queues, nodes = stage.app.breakers, stage.app.queues, stage.app.nodes
+    async with stage.node():
+        (node,) = await nodes.list()
+        before = await breakers.list()
+        with acting_as("eve"):
+            for call, words in (
+                (breakers.open("stripe"), "the breaker stripe"),
+                (breakers.reset("stripe"), "the breaker stripe"),
+                (queues.scale("mail", 2), "the queue mail"),
+                (nodes.drain(node.name), f"the node {node.name}"),
+                (nodes.forget(node.name), f"the node {node.name}"),
+                (stage.app.locks.force_release("import"), "the lock import"),
+            ):
+                with pytest.raises(NotAllowed, match=f"'eve' is not allowed to configure {words}"):
+                    await call
+        targets = [target for _, _, target in asked]
+        assert targets[0] == Target(kind="breaker", name="stripe")
+        assert targets[-2] == Target(kind="node", name=node.name, id=node.incarnation)
+        assert await breakers.list() == before
+        assert (await nodes.get(node.name)).state == node.state
+        with acting_as("ada"):
+            assert (await breakers.open("stripe")).phase == "open"
+
+
+@in_virtual_time
 async def test_reading_shows_only_what_may_be_read() -> None:
     stage = Stage()
     work = declare(stage.app)
@@ -250,3 +292,10 @@ def test_the_rule_holds_for_blocking_callers_too() -> None:
         job = work.enqueue_sync()
     assert app._loop_thread.call(job.info()).principal == "ada"
     app._loop_thread.call(app.close())
+
+
+@pytest.mark.parametrize("wrong", [None, 5, "x"])
+@in_virtual_time
+async def test_what_is_no_rule_is_refused(wrong: Any) -> None:
+    with pytest.raises(ConfigError, match=r"app.authorize\(.*\): must be a function"):
+        Stage().app.authorize(wrong)

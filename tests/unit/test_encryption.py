@@ -50,7 +50,8 @@ async def stored(stage: Stage, job_id: UUID) -> JobInfo:
 
 
 async def sealed_job(app: App, call: Any) -> NewJob:
-    return await app.client.admitted(app.client.prepare(call).job)
+    encrypted = call.task.options_declared.encrypted
+    return await app._protection.admit(app.client.prepare(call).job, encrypted)
 
 
 class Vault:
@@ -322,6 +323,26 @@ async def test_a_provider_that_is_away_costs_a_job_time_but_no_attempt() -> None
 
 
 @in_virtual_time
+async def test_so_it_does_for_the_jobs_of_a_batch() -> None:
+    stage, vault = Stage(), Vault()
+    stage.app.encryption(provider=vault)
+
+    @stage.app.task(name="pay", encrypted=True, batch=10)
+    async def pay(items: list[BatchItem[str]]) -> list[str]:
+        return [item.value for item in items]
+
+    jobs = await stage.app.enqueue_many([pay.bind(f"{SECRET}-{n}") for n in range(3)])
+    stage.app.encryption(provider=vault)  # forgets what it knew
+    vault.away = True
+    async with stage.node():
+        await asyncio.sleep(45)
+        assert len(stage.told(SealTrouble)) == 6
+        vault.away = False
+        assert [await job.result(timeout=60) for job in jobs] == [f"{SECRET}-{n}" for n in range(3)]
+    assert {(await stored(stage, job.id)).attempt for job in jobs} == {1}
+
+
+@in_virtual_time
 async def test_an_error_of_the_users_own_that_looks_like_ours_is_an_ordinary_failure() -> None:
     stage = Stage(settings())
 
@@ -355,47 +376,6 @@ async def test_limits_count_what_is_stored() -> None:
             await (await pay.enqueue("x")).result(timeout=60)
 
 
-@in_virtual_time
-async def test_jobs_that_schedules_fire_are_encrypted() -> None:
-    stage = Stage(settings())
-
-    @stage.app.schedule(timedelta(seconds=10), name="often", args=[SECRET])
-    @stage.app.task(name="pay")
-    async def pay(card: str) -> str:
-        return card
-
-    async with stage.node():
-        await asyncio.sleep(35)
-        by_hand = await stage.app.schedules.trigger_now("often")
-        assert await by_hand.result(timeout=60) == SECRET
-        fired = await stage.app.jobs.list(state="succeeded")
-    assert len(fired) >= 3
-    for job in fired:
-        assert is_sealed((await stored(stage, job.id)).args)
-        assert job.result == f'"{SECRET}"'.encode()
-
-
-@in_virtual_time
-async def test_without_the_key_a_slot_waits_until_it_is_there() -> None:
-    stage, vault = Stage(), Vault()
-    stage.app.encryption(provider=vault)
-    vault.away = True
-
-    @stage.app.schedule(timedelta(hours=1), name="rarely", args=[SECRET])
-    @stage.app.task(name="pay", encrypted=True)
-    async def pay(card: str) -> str:
-        return card
-
-    async with stage.node():
-        await asyncio.sleep(3700)
-        assert not await stage.store.list_jobs(JobFilter(), 10), "not in the clear, and not at all"
-        vault.away = False
-        await asyncio.sleep(120)
-        (job,) = await stage.app.jobs.list()
-    assert job.state is State.SUCCEEDED
-    assert is_sealed((await stored(stage, job.id)).args)
-
-
 @pytest.mark.parametrize("enabled", [True, False], ids=["app", "task"])
 @in_virtual_time
 async def test_encryption_without_keys_is_refused_where_it_would_not_happen(enabled: bool) -> None:
@@ -418,3 +398,19 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     app = App("memory://", config=settings())
     with pytest.raises(ConfigError, match=r"pip install 'detent\[encryption\]'"):
         _ = app.client
+
+
+@pytest.mark.parametrize("wrong", [None, 5, Key("k1", OLD)])
+@in_virtual_time
+async def test_what_is_no_provider_is_refused(wrong: Any) -> None:
+    words = r"provider=.*: has no current\(\) and find\(\)"
+    with pytest.raises(ConfigError, match=words) as raised:
+        Stage().app.encryption(provider=wrong)
+    assert OLD.decode() not in str(raised.value)
+
+
+@pytest.mark.parametrize("wrong", ["no", "yes", 1, 0])
+@in_virtual_time
+async def test_whether_a_task_is_encrypted_is_a_yes_or_a_no(wrong: Any) -> None:
+    with pytest.raises(ConfigError, match=r"encrypted = .*: must be True or False"):
+        Stage(settings()).app.task(encrypted=wrong)(print)

@@ -1,6 +1,7 @@
 """If these fail, calls go on to what is down, jobs pay for it, or nobody tries whether it is up."""
 
 import asyncio
+from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from detent import Breaker, ConfigError, Fail, JobContext, JobFailed, Retry, Snooze, State
+from detent._engine import breaker
 from detent.config import BreakersConfig, Config
 from detent.errors import BreakerNotFound
 from detent.events import (
@@ -88,6 +90,53 @@ async def test_an_open_breaker_keeps_jobs_waiting_uncharged_until_it_is_tried() 
     assert (event.reason, event.wait) == ("ConnectionError", 10)
     info = await stage.app.breakers.get("stripe")
     assert (info.phase, info.failed) == (Phase.CLOSED, 0)
+
+
+@in_virtual_time
+async def test_many_jobs_that_wait_do_not_all_come_back_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each costs a claim, and all but the trials would have to go again."""
+    monkeypatch.setattr(breaker, "PACE", 50.0)
+    stage = Stage()
+    stripe = Service(stage)
+    stage.app.breaker("stripe", QUICK, wait=2 * SECOND, max_wait=4 * SECOND)
+
+    @stage.app.task(breaker="stripe", retry=PATIENT)
+    async def charge() -> None:
+        stripe.call()
+
+    refused = Counter[int]()
+    stage.app.on(JobSnoozed, lambda _event: refused.update([int(stage.now)]))
+    await stage.app.breakers.open("stripe", lasting=SECOND)
+    await stage.app.enqueue_many([charge.bind() for _ in range(500)])
+    async with stage.node(concurrency=100):
+        await asyncio.sleep(20)
+        assert refused.pop(0) == 500, "each was met once, while the breaker was open"
+        assert 30 < max(refused.values()) <= 65
+        stripe.down = False
+        closed = await stage.until(lambda: told(stage)[-1] == "BreakerClosed")
+        ran = await stage.until(lambda: not stage.tables.ready and not stage.tables.running)
+        assert ran - closed < 12, "they all came back in time"
+
+
+@in_virtual_time
+async def test_nobody_waits_for_ever_in_a_long_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(breaker, "PACE", 1.0)
+    monkeypatch.setattr(breaker, "LINE", 20 * SECOND)
+    stage = Stage()
+    stage.app.breaker("stripe", QUICK)
+
+    @stage.app.task(breaker="stripe")
+    async def charge() -> None: ...
+
+    await stage.app.breakers.open("stripe", lasting=SECOND)
+    await stage.app.enqueue_many([charge.bind() for _ in range(200)])
+    async with stage.node():
+        await stage.until(lambda: len(stage.told(JobSnoozed)) == 200)
+        waits = [event.delay for event in stage.told(JobSnoozed)]
+        assert min(waits) < 1 + 2
+        assert 15 < max(waits) < 1 + 20 + 2
 
 
 @in_virtual_time
@@ -404,6 +453,32 @@ async def test_a_store_that_does_not_answer_does_not_fail_a_job() -> None:
 
 
 @in_virtual_time
+async def test_no_trial_begins_before_its_time_when_the_store_is_slow() -> None:
+    """Found by seed 6144 in a storm: what was long on its way was taken for older than it was."""
+    stage, tried = Stage(), list[float]()
+    stage.app.breaker("stripe", QUICK)
+    stage.app.on(BreakerHalfOpen, lambda _event: tried.append(stage.now))
+
+    @stage.app.task(breaker="stripe")
+    async def charge() -> None: ...
+
+    async with stage.node():
+        await asyncio.sleep(1)
+        opened = stage.now
+        await stage.app.breakers.open("stripe", lasting=10 * SECOND)
+        await asyncio.sleep(5)
+        first, second = stage.line.hold("load_breakers"), stage.line.hold("load_breakers")
+        job = await charge.enqueue()
+        await asyncio.sleep(4)
+        first.set()
+        await asyncio.sleep(0.8)
+        second.set()
+        await job.result(timeout=60)
+    assert tried
+    assert tried[0] - opened >= 10
+
+
+@in_virtual_time
 async def test_a_lost_reply_to_a_trial_does_not_stop_all_trials() -> None:
     stage = Stage()
     service = Service(stage)
@@ -501,6 +576,29 @@ def test_declarations_that_cannot_be_right_are_refused() -> None:
         app.breaker("a", Breaker.critical())
     with pytest.raises(ConfigError, match=r"breaker=3"):
         app.task(breaker=3)(print)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("name", ["", None, 5, "a\x00b", "x" * 300, "\ud800"])
+@in_virtual_time
+async def test_a_name_that_no_breaker_can_have_is_refused(name: Any) -> None:
+    breakers = Stage().app.breakers
+    for call in (breakers.get(name), breakers.open(name), breakers.reset(name)):
+        with pytest.raises(ConfigError, match=r"breaker .*: must be 1 to 255 printable"):
+            await call
+
+
+@pytest.mark.parametrize(
+    "given", [{"lasting": 5}, {"lasting": -SECOND}, {"lasting": 2 * 86_400 * SECOND}, {"reason": 5}]
+)
+@in_virtual_time
+async def test_a_breaker_is_not_opened_by_halves(given: dict[str, Any]) -> None:
+    stage = Stage()
+    stage.app.breaker("stripe")
+    (field,) = given
+    with pytest.raises(ConfigError, match=f"{field} = .*: must be"):
+        await stage.app.breakers.open("stripe", **given)
+    assert (await stage.app.breakers.get("stripe")).phase is Phase.CLOSED
+    assert not stage.told(BreakerOpened)
 
 
 @in_virtual_time

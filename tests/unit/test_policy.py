@@ -89,3 +89,10 @@ def test_a_strict_node_says_what_to_set() -> None:
 def test_without_a_policy_there_is_no_guard() -> None:
     app = App("memory://")
     assert not app.node_parts(app.config).guards
+
+
+def test_a_rule_without_a_name_is_refused() -> None:
+    for setting in ("allow", "deny"):
+        made: dict[str, Any] = {setting: ["shop.*", ""]}
+        with pytest.raises(ConfigError, match=rf"\[policy\] {setting} = .*must hold no empty name"):
+            PolicyConfig(**made)

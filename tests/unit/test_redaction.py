@@ -7,11 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from detent import ConfigError
+from detent.config import RedactionConfig
 from detent.model.redaction import MASK, Redaction
 
 RULES = Redaction(emails=True)
 MEGABYTE = 1 << 20
 PATIENCE = 10.0
+
+PEM = "-----BEGIN {0}PRIVATE KEY-----\\nMIIs3cret\ns3cret==\n-----END {0}PRIVATE KEY-----"
 
 SECRETS = [
     ("postgresql://ada:s3cret@host/db", "postgresql://ada:***@host/db"),
@@ -30,6 +34,11 @@ SECRETS = [
     ("Authorization: Bearer s3cret.s3cret", "Authorization: ***"),
     ("sent bearer s3cret-s3cret", "sent bearer ***"),
     ("connect(password=s3cret)", "connect(password=***)"),
+    ("connect(password=b's3cret', timeout=5)", "connect(password=***, timeout=5)"),
+    ('token: rb"s3cret that was cut o', "token: ***"),
+    (f"{PEM.format('RSA ')} of ada", "*** of ada"),
+    (f"private_key={PEM.format('')}", "private_key=***"),
+    (f"{PEM.format('EC ')}, {PEM.format('OPENSSH ')}", "***, ***"),
     ("write to ada.s3cret@example.com now", "write to *** now"),
 ]
 HARMLESS = [
@@ -39,11 +48,14 @@ HARMLESS = [
     "the token is bad",
     "no password given",
     "bearer of bad news",
+    "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
+    "password is b",
     "ValueError: invalid literal for int() with base 10: 'forty-two'",
     "",
 ]
 SLOW = ["://", "://a:", "://a:b/", "://x:1", "://a:b@", "a", "a.", "a@", "a@b.", ".a@-", "-", "@"]
 SLOW += ["password", "password ", 'password="', 'password="\\', "secret='", "password=\t", "token:"]
+SLOW += ["-----BEGIN ", "-----BEGIN PRIVATE KEY-----", "-----BEGIN A-----END ", "password=b"]
 SLOW += ["bearer ", "bearer a", "\\", '\\\\"', '"', " "]
 
 
@@ -121,3 +133,14 @@ def test_masked_fields_show_nothing_however_deep(value: object) -> None:
     before = json.dumps(value)
     check(Redaction(fields=["CARD", "pin"]).mask(value), value)
     assert json.dumps(value) == before, "what is stored stays as it is"
+
+
+@pytest.mark.parametrize("pattern", ["", r"\d*", "x|"])
+def test_a_pattern_that_fits_nothing_at_all_is_refused(pattern: str) -> None:
+    """It would put a mask between all characters of every error."""
+    with pytest.raises(ConfigError, match=r"\[redaction\] patterns = .* fits nothing at all"):
+        RedactionConfig(patterns=(pattern,))
+
+
+def test_a_private_key_that_was_cut_off_is_taken_out_to_the_end() -> None:
+    assert RULES.clean("key: -----BEGIN RSA PRIVATE KEY-----\nMIIs3cr") == "key: ***"

@@ -41,6 +41,10 @@ PATIENCE: Final = 1.0
 # The wait of a job whose breaker could not be asked, and how far apart jobs come back.
 AGAIN: Final = timedelta(seconds=1)
 SPREAD: Final = 0.2
+# How many of the jobs that wait for a breaker each node lets come back in a second, and how much
+# longer than its breaker one may wait for that. Each costs a claim, and may have to go again.
+PACE: Final = 500.0
+LINE: Final = timedelta(minutes=5)
 MOST: Final = 10_000
 
 
@@ -83,8 +87,7 @@ class BreakerKeeper(Service):
             permit = f"{call.job_id.hex}:{call.fence}"
             wait = await self._try(known, permit)
             if wait is not None:
-                # Apart from each other, so that not all come back at once.
-                return wait + known.breaker.wait * self.runtime.uniform(0.0, SPREAD)
+                return self._in_line(known, wait)
             trial = permit if permit in known.trials else None
         self._calls[call.job_id, call.fence] = Running(known, known.circuit.epoch, trial)
         known.running += 1
@@ -107,6 +110,18 @@ class BreakerKeeper(Service):
             self.wake()
         elif verdict is not Verdict.NEITHER and epoch == known.circuit.epoch:
             self._count(known, verdict is Verdict.FAILED, reason)
+
+    def _in_line(self, known: Known, wait: timedelta) -> timedelta:
+        """Return when a job may ask again: after all that were refused before, not all at once."""
+        now = self.runtime.monotonic()
+        earliest = now + wait.total_seconds()
+        place = max(earliest, known.line_ends)
+        if place - earliest > LINE.total_seconds():
+            place = earliest + self.runtime.uniform(0.0, LINE.total_seconds())
+        else:
+            known.line_ends = place + 1 / PACE
+        apart = known.breaker.wait * self.runtime.uniform(0.0, SPREAD)
+        return timedelta(seconds=place - now) + apart
 
     def _count(self, known: Known, failed: bool, reason: str) -> None:
         known.verdicts.append(failed)
@@ -193,9 +208,11 @@ class BreakerKeeper(Service):
     async def _load(self, some: Sequence[Known]) -> None:
         at, hints = self.runtime.monotonic(), [known.hints for known in some]
         now, rows = await self._store.load_breakers([known.name for known in some])
+        # The reply was on its way for some time: rather too late than a trial before its time.
+        heard_at = self.runtime.monotonic()
         for known, heard in zip(some, hints, strict=True):
             row, before = rows.get(known.name), known.circuit
-            known.learn(row, now, at)
+            known.learn(row, now, at, heard_at)
             if known.hints != heard:
                 known.asked_at = NEVER  # the answer may be older than the hint
             if row is not None and row == known.unsure and known.circuit.epoch != before.epoch:

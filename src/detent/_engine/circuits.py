@@ -30,7 +30,7 @@ class Known:
     hints: int = 0
     """How often it was said that others have changed it."""
     store_time: datetime | None = None
-    """The store's time, and this node's clock at that moment."""
+    """The store's time, and this node's clock when it heard of it."""
     measured_at: float = 0.0
     running: int = 0
     verdicts: list[bool] = field(default_factory=list)
@@ -39,17 +39,19 @@ class Known:
     trials: dict[str, float] = field(default_factory=dict)
     """The permits that calls here hold, and when they were taken or renewed."""
     judged: list[tuple[str, Verdict, str]] = field(default_factory=list)
+    line_ends: float = NEVER
+    """When the last of those that were refused here asks again, by this node's clock."""
     unsure: BreakerRow | None = None
     """What was written without a reply: if it is there, it was we who wrote it."""
 
-    def learn(self, row: BreakerRow | None, now: datetime, at: float) -> None:
+    def learn(self, row: BreakerRow | None, now: datetime, at: float, heard_at: float) -> None:
         """Take over what is stored; what was counted in another epoch means nothing now."""
         circuit = Circuit() if row is None else row.circuit
         if circuit.epoch != self.circuit.epoch:
             self.verdicts.clear()
         self.circuit, self.version = circuit, 0 if row is None else row.version
         self.asked_at = at
-        self.store_time, self.measured_at = now, at
+        self.store_time, self.measured_at = now, heard_at
 
     @property
     def untold(self) -> bool:

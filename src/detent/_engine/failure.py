@@ -11,6 +11,7 @@ from detent.model.failure import (
     Failure,
     describe,
     failure_of,
+    kept,
 )
 from detent.model.text import storable
 from detent.spi.sealing import Surface
@@ -34,6 +35,16 @@ def describe_error(attempt: Attempt, error: BaseException | None) -> str:
         return describe(error, bench.clean)
     told = _told(bench, error)
     return f"{told.type}: {storable(told.message, LINE_LIMIT)}"
+
+
+def reason_of(attempt: Attempt, reason: str | None) -> str | None:
+    """Return why a task canceled itself, in words that may be kept."""
+    if reason is None:
+        return None
+    if attempt.sealer is not None:
+        # It may quote what is stored encrypted, and has no such place itself.
+        return "<encrypted>"
+    return kept(reason, MESSAGE_LIMIT, attempt.bench.clean)
 
 
 def _told(bench: Workbench, error: BaseException) -> Failure:

@@ -1,6 +1,7 @@
 """Asks the guards of a node before an attempt runs, and tells them how it ended."""
 
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Final
 
 from detent._engine.attempt import Attempt
@@ -23,8 +24,11 @@ async def run_guarded(attempt: Attempt, run: Callable[[Attempt], Awaitable[Outco
     attempt.job_task = task
     for guard in bench.guards:
         refusal = await guard.admit(attempt, task)
-        if refusal is not None:
+        if isinstance(refusal, Outcome):
             return refusal
+        if refusal is not None:
+            name = type(guard).__name__
+            raise TypeError(f"{name}.admit() returned {refusal!r}: must be an Outcome or None")
         attempt.admitted_by = (*attempt.admitted_by, guard)
     return await run(attempt)
 
@@ -41,6 +45,10 @@ class ResilienceGuard(Guard):
         wait = await self._strategy.before(_call_of(attempt, breaker))
         if wait is None:
             return None
+        if not isinstance(wait, timedelta):
+            # Like anything that it raises, it fails the attempt: the job must not be lost.
+            name = type(self._strategy).__name__
+            raise TypeError(f"{name}.before() returned {wait!r}: must be a timedelta or None")
         what = "no call is let pass now" if breaker is None else f"breaker {breaker} is not closed"
         return Outcome(Ending.SNOOZED, wait=wait, reason=what)
 

@@ -27,10 +27,20 @@ def read_patterns(value: Any) -> tuple[str, ...]:
         raise TypeError("must be a regular expression, or a list of them")
     for pattern in patterns:
         try:
-            re.compile(pattern)
+            compiled = re.compile(pattern)
         except (re.error, TypeError) as error:
             raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
+        if compiled.search(""):
+            raise ValueError(f"{pattern!r} fits nothing at all, and so between all characters")
     return tuple(patterns)
+
+
+def read_names(value: Any) -> tuple[str, ...]:
+    """Read names with `*` and `?`; an empty one would fit no name, and look like a rule."""
+    names = read_words(value)
+    if not all(names):
+        raise ValueError("must hold no empty name")
+    return names
 
 
 def read_keys(value: Any) -> dict[str, bytes]:
@@ -76,9 +86,9 @@ class PolicyConfig(Section):
 
     section: ClassVar[str] = "policy"
 
-    allow: Annotated[tuple[str, ...], read_words] = ()
+    allow: Annotated[tuple[str, ...], read_names] = ()
     """Names of the tasks that this node may run, with `*` and `?`; none is all of them."""
-    deny: Annotated[tuple[str, ...], read_words] = ()
+    deny: Annotated[tuple[str, ...], read_names] = ()
     """Names of tasks that it may not run, whatever `allow` says."""
     strict: Annotated[bool, read_bool] = False
     """Whether a node refuses to start without `allow`."""
@@ -127,5 +137,5 @@ class RedactionConfig(Section):
     """Whether they lose e-mail addresses too."""
     patterns: Annotated[tuple[str, ...], read_patterns] = ()
     """Regular expressions whose matches they lose."""
-    fields: Annotated[tuple[str, ...], read_words] = ()
+    fields: Annotated[tuple[str, ...], read_names] = ()
     """Names of arguments, parameters and fields in them that no view shows."""

@@ -13,7 +13,7 @@ for (`bound_to`), so an envelope can be neither altered nor moved.
 """
 
 from typing import Final, NamedTuple
-from uuid import UUID
+from uuid import UUID, uuid5
 
 MARKER: Final = b"\0det"
 VERSION: Final = 1
@@ -21,6 +21,7 @@ AES_256_GCM: Final = 1
 NONCE: Final = 12
 PROOF: Final = 16
 _FRONT: Final = len(MARKER) + 3
+_SCHEDULES: Final = UUID("5b0c1f4e-6d0a-4b7e-9a55-0e1c5a7d2f31")
 
 
 class Envelope(NamedTuple):
@@ -69,6 +70,11 @@ def read_envelope(data: bytes) -> Envelope:
 def bound_to(head: bytes, surface: str, job_id: UUID) -> bytes:
     """Return what an envelope is tied to: its own head, one surface of one job."""
     return b"\0".join((head, surface.encode(), job_id.bytes))
+
+
+def place_of(schedule: str) -> UUID:
+    """Return what stands for the job's id in what a schedule keeps: it has none, but a name."""
+    return uuid5(_SCHEDULES, schedule)
 
 
 def shown_as(data: bytes) -> str:

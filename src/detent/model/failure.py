@@ -45,14 +45,14 @@ def failure_of(error: BaseException, clean: Clean | None = None) -> Failure:
         told = error.failure
         return Failure(
             told.type,
-            _kept(told.message, MESSAGE_LIMIT, clean),
-            _kept(told.traceback, TRACEBACK_LIMIT, clean),
+            kept(told.message, MESSAGE_LIMIT, clean),
+            kept(told.traceback, TRACEBACK_LIMIT, clean),
         )
     frames = "".join(traceback.format_exception(type(error), error, error.__traceback__, limit=-20))
     return Failure(
         storable(type(error).__name__, NAME_LIMIT),
-        _kept(message_of(error), MESSAGE_LIMIT, clean),
-        _kept(frames, TRACEBACK_LIMIT, clean),
+        kept(message_of(error), MESSAGE_LIMIT, clean),
+        kept(frames, TRACEBACK_LIMIT, clean),
     )
 
 
@@ -61,11 +61,11 @@ def describe(error: BaseException | None, clean: Clean | None = None) -> str:
     if error is None:
         return "unknown"
     if isinstance(error, Remote):
-        return f"{error.failure.type}: {_kept(error.failure.message, LINE_LIMIT, clean)}"
-    return f"{type(error).__name__}: {_kept(message_of(error), LINE_LIMIT, clean)}"
+        return f"{error.failure.type}: {kept(error.failure.message, LINE_LIMIT, clean)}"
+    return f"{type(error).__name__}: {kept(message_of(error), LINE_LIMIT, clean)}"
 
 
-def _kept(text: str, limit: int, clean: Clean | None) -> str:
+def kept(text: str, limit: int, clean: Clean | None) -> str:
     """Return what is kept of a text, cleaned before it is cut."""
     return storable(text if clean is None else clean(text[: limit * _MARGIN]), limit)
 

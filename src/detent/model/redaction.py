@@ -18,10 +18,12 @@ _NAMES: Final = (
 # cut off, perhaps behind the word that says which kind it is. Names may end longer words.
 _PAIR: Final = re.compile(
     rf"(?P<name>(?:{_NAMES})[\"']?[ \t]*+[=:][ \t]*+)"
-    r"(?P<value>\"(?:[^\"\\\n]|\\.)*+\"?|'(?:[^'\\\n]|\\.)*+'?"
+    r"(?P<value>(?:[bru]{1,2}+(?=[\"']))?(?:\"(?:[^\"\\\n]|\\.)*+\"?|'(?:[^'\\\n]|\\.)*+'?)"
     r"|(?:(?:bearer|basic|digest|token)[ \t]++)?[^\s,;&\"'<>(){}\[\]]++)",
     re.IGNORECASE,
 )
+_PRIVATE_KEY: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY( BLOCK)?-----")
+_KEY_END: Final = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY( BLOCK)?-----")
 _BEARER: Final = re.compile(r"\b(bearer[ \t]++)[A-Za-z0-9._~+/=-]{6,}+", re.IGNORECASE)
 # Not within a run of such characters: there, each of them would be a place to begin.
 _EMAIL: Final = re.compile(r"(?<![\w.+-])[\w.+-]++@[\w-]++(?:\.[\w-]++)++")
@@ -50,7 +52,7 @@ class Redaction:
     ) -> None:
         self._rules: list[Rule] = []
         if secrets:
-            self._rules += [without_credentials, without_pairs, without_bearers]
+            self._rules += [without_keys, without_credentials, without_pairs, without_bearers]
         if emails:
             self._rules.append(lambda text: _EMAIL.sub(MASK, text))
         self._rules += [_rule(pattern) for pattern in patterns]
@@ -88,6 +90,17 @@ class Redaction:
 def without_pairs(text: str) -> str:
     """Return a text without the values of `password=...`, `"token": "..."` and their like."""
     return _PAIR.sub(lambda found: f"{found['name']}{MASK}", text)
+
+
+def without_keys(text: str) -> str:
+    """Return a text without private keys; one whose end was cut off reaches to the end of it."""
+    parts: list[str] = []
+    kept = 0
+    while (found := _PRIVATE_KEY.search(text, kept)) is not None:
+        end = _KEY_END.search(text, found.end())
+        parts += [text[kept : found.start()], MASK]
+        kept = len(text) if end is None else end.end()
+    return "".join([*parts, text[kept:]])
 
 
 def without_bearers(text: str) -> str:

@@ -13,6 +13,9 @@ class Surface(StrEnum):
     RESULT = "result"
     ERROR = "error"
     SIGNAL = "signal"
+    SCHEDULE_ARGS = "schedule args"
+    SCHEDULE_PARAMS = "schedule params"
+    """What a schedule makes jobs from; bound to its name (`place_of`), and sealed anew for each."""
 
 
 class Key(NamedTuple):
