@@ -5,15 +5,13 @@ import re
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-import pytest
-
-PATIENCE: Final = 30.0
+from tests.overheard import PATIENCE, Overheard
 
 _STARTED: Final = re.compile(r"node \S+ \((\S+)\) started; taking jobs")
 
@@ -23,9 +21,6 @@ class NodeProcess:
 
     def __init__(self, app: str, url: str, *options: str, cwd: Path, **environ: str) -> None:
         inherited = {key: value for key, value in os.environ.items() if "DETENT" not in key}
-        self._said: list[str] = []
-        self._silent = False
-        self._news = threading.Condition()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "detent", "node", app, *options],
             cwd=cwd,
@@ -35,19 +30,8 @@ class NodeProcess:
             text=True,
             errors="replace",
         )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
         assert self._process.stderr is not None
-        with self._process.stderr as lines:
-            for line in lines:
-                with self._news:
-                    self._said.append(line)
-                    self._news.notify_all()
-        with self._news:
-            self._silent = True
-            self._news.notify_all()
+        self._overheard = Overheard(self._process.stderr)
 
     @property
     def pid(self) -> int:
@@ -56,24 +40,21 @@ class NodeProcess:
     @property
     def id(self) -> UUID:
         """Its first incarnation; waits until it has started."""
-        self._wait(lambda: _STARTED.search(self.said()) is not None, "its start", PATIENCE)
+        self._overheard.wait(lambda: _STARTED.search(self.said()) is not None, "its start")
         found = _STARTED.search(self.said())
         assert found is not None
         return UUID(found[1])
 
     def said(self) -> str:
-        with self._news:
-            return "".join(self._said)
+        return self._overheard.said()
+
+    def wait(self, holds: Callable[[], bool], what: str) -> None:
+        """Wait until something is true of what it says."""
+        self._overheard.wait(holds, what)
 
     def wait_for(self, text: str, patience: float = PATIENCE) -> None:
         """Wait until it says something."""
-        self._wait(lambda: text in self.said(), repr(text), patience)
-
-    def _wait(self, holds: Callable[[], bool], what: str, patience: float) -> None:
-        with self._news:
-            found = self._news.wait_for(lambda: holds() or self._silent, patience)
-        if not found or not holds():
-            pytest.fail(f"waited up to {patience} s for {what} in:\n{self.said()}")
+        self._overheard.wait_for(text, patience)
 
     def signal(self, number: signal.Signals = signal.SIGTERM) -> None:
         self._process.send_signal(number)
@@ -86,7 +67,7 @@ class NodeProcess:
     def ended(self, patience: float = PATIENCE) -> int:
         """Wait for its end and return its exit code; negative is the signal that killed it."""
         code = self._process.wait(patience)
-        self._reader.join(1.0)  # the last lines; a child that lives on may keep the pipe open
+        self._overheard.join()
         return code
 
     @property
@@ -97,7 +78,24 @@ class NodeProcess:
         if self.alive:
             self._process.send_signal(signal.SIGCONT)  # a frozen one would not even die
             self.kill()
-        self._reader.join(1.0)
+        self._overheard.join()
 
 
 Start = Callable[..., NodeProcess]
+
+
+@contextmanager
+def launching(app: str, cwd: Path) -> Iterator[Start]:
+    """Let nodes be started that end with the block; what they said is shown if a test fails."""
+    nodes: list[NodeProcess] = []
+
+    def start(url: str, *options: str, **environ: str) -> NodeProcess:
+        nodes.append(NodeProcess(app, url, *options, cwd=cwd, **environ))
+        return nodes[-1]
+
+    try:
+        yield start
+    finally:
+        for number, node in enumerate(nodes, 1):
+            node.close()
+            print(f"--- node {number}\n{node.said()[-5000:]}")  # noqa: T201  for whoever looks

@@ -46,12 +46,16 @@ BROAD_EXCEPT = (
 )
 
 #: SQLite has one writer at a time, so nothing changes between two statements, and no server, so
-#: there are no sessions that outlive a process. What it finds first is a step of lost_claims.
+#: there are no sessions that outlive a process. What it finds first is a step of lost_claims, and
+#: its inserts look for known ids themselves.
 NEEDS_NONE = {
     "displace_jobs": ("sqlite",),
     "end_sessions": ("sqlite",),
     "find_lost": ("sqlite",),
+    "join_schedule_group": ("sqlite",),
+    "known_jobs": ("sqlite",),
     "lock_live": ("sqlite",),
+    "switch_schedule_group": ("sqlite",),
     "waits_of": ("sqlite",),
 }
 

@@ -24,7 +24,8 @@ HEAD = """\
 """
 TAIL = """
 # Pools of threads or child processes that tasks choose by name have tables of their own, such as
-# [pools.images] with kind = "process" and size = 4.
+# [pools.images] with kind = "process" and size = 4. So have queues that share fairly between keys:
+# [queues.mail] with fair_key = "tenant" and weights = { gold = 3 }.
 """
 #: What is shown where the default is nothing.
 EXAMPLES = {

@@ -19,9 +19,10 @@ from pathlib import Path
 from textwrap import dedent
 
 from detent import events, logs
-from detent.config import Config, PollingConfig, PoolConfig, format_duration
+from detent.config import Config, PollingConfig, PoolConfig, QueueConfig, format_duration
 from detent.config.rules import format_rule
 from detent.config.sections import Section
+from detent.config.sources import NAMED
 from detent.errors import ConfigError
 from detent.model.retention import Rule
 from detent.model.state import diagram
@@ -120,9 +121,10 @@ def field_names(kind: object) -> list[str]:
 
 def configuration_page() -> str:
     hints = typing.get_type_hints(Config)
-    # Of pools there are as many as have names.
-    kinds = [hints[field.name] for field in dataclasses.fields(Config) if field.name != "pools"]
-    sections = "\n\n".join(section_part(kind) for kind in (*kinds, PoolConfig))
+    # Of pools and queues there are as many as have names.
+    names = [field.name for field in dataclasses.fields(Config) if field.name not in NAMED]
+    kinds = [*(hints[name] for name in names), PoolConfig, QueueConfig]
+    sections = "\n\n".join(section_part(kind) for kind in kinds)
     return f"""\
 # Configuration
 

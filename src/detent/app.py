@@ -9,7 +9,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
-from detent._engine.node import NodeParts
+from detent._engine.parts import NodeParts
 from detent.client import Client
 from detent.clock import SystemRuntime
 from detent.cluster import Clustered
@@ -99,6 +99,7 @@ class App(Observed, Scheduled, Protected, Guarded, Limited, Provided, Clustered)
         self._notifier = notifier
         self._client: Client | None = None
         self._jobs: Jobs | None = None
+        self._share_as_configured()
 
     # What it is made of, made when first needed
 
@@ -129,7 +130,8 @@ class App(Observed, Scheduled, Protected, Guarded, Limited, Provided, Clustered)
     @property
     def nodes(self) -> Nodes:
         """All nodes: look, drain, forget."""
-        return Nodes(self.store, self._notifier, self.config.cluster.max_crashes)
+        max_crashes = self.config.cluster.max_crashes
+        return Nodes(self.store, self._notifier, max_crashes, self._protection)
 
     @property
     def client(self) -> Client:
@@ -150,6 +152,7 @@ class App(Observed, Scheduled, Protected, Guarded, Limited, Provided, Clustered)
                 sinks=self._sinks_of,
                 protection=self._protection,
                 declarations=self._limit_declarations,
+                fair_queues=self._fair_queues,
             )
         return self._client
 
@@ -168,6 +171,7 @@ class App(Observed, Scheduled, Protected, Guarded, Limited, Provided, Clustered)
         executor: str | None = None,
         priority: Priority | int = Priority.NORMAL,
         timeout: timedelta | float | None = None,
+        heartbeat_timeout: timedelta | float | None = None,
         needs: str | Sequence[str] = (),
         tags: Sequence[str] = (),
         linger: timedelta | float = DEFAULT_LINGER,
@@ -175,6 +179,8 @@ class App(Observed, Scheduled, Protected, Guarded, Limited, Provided, Clustered)
         middleware: Sequence[Middleware] = (),
         **rest: Any,
     ) -> Task[..., Any]:
+        if not callable(function):
+            raise ConfigError(f"@app.task: {function!r} is not a function")
         label = name or name_of(function)
         chosen = executor or ("async" if asyncio.iscoroutinefunction(function) else "thread")
         batch = rest.get("batch") is not None
@@ -186,6 +192,7 @@ class App(Observed, Scheduled, Protected, Guarded, Limited, Provided, Clustered)
                 executor=chosen,
                 priority=as_priority(priority),
                 timeout=as_timeout(timeout),
+                heartbeat_timeout=as_timeout(heartbeat_timeout, "heartbeat_timeout"),
                 needs=as_names("needs", needs),
                 tags=as_tags(tags),
                 linger=as_linger(linger),
@@ -200,6 +207,7 @@ class App(Observed, Scheduled, Protected, Guarded, Limited, Provided, Clustered)
         task.providers = self._providers
         self._providers.check(task)
         self._wants_encryption(task)
+        self._wants_share(task)
         self.tasks.add(task)
         return task
 

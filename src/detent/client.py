@@ -2,20 +2,24 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
+from detent.attached import check_text, checked_tags, encoded_params
 from detent.coalesce import Coalescer, surely
 from detent.config import LimitsConfig
 from detent.connections import enqueue_within, enqueue_within_sync
-from detent.errors import ConfigError, InvalidJob, KeyTaken, PayloadTooLarge
+from detent.errors import ConfigError, InvalidArguments, KeyTaken, PayloadTooLarge
 from detent.events import JobEnqueued
+from detent.fair_queues import FairQueue, gates_of_call
 from detent.handle import Job
 from detent.jobs import Jobs
 from detent.limits import Declarations
 from detent.listeners import Listeners
 from detent.model.announce import Trigger, every_job
-from detent.model.job import Hook, Keys, NewJob, Placed, lane_of
+from detent.model.envelope import is_sealed
+from detent.model.gates import is_gated
+from detent.model.job import Hook, Keys, NewJob, Placed, lane_of, needs_of
 from detent.options import watched_options, write_options
 from detent.principal import current_principal
 from detent.protection import Protection
@@ -57,6 +61,7 @@ class Client:
         sinks: Callable[[str], dict[str, list[str]]] = lambda _task: {},
         protection: Protection | None = None,
         declarations: Declarations | None = None,
+        fair_queues: Mapping[str, FairQueue] | None = None,
     ) -> None:
         self._store = store
         self._notifier = notifier
@@ -71,6 +76,7 @@ class Client:
         self._sinks = sinks
         self._protection = protection or Protection()
         self._declarations = declarations
+        self._fair_queues = {} if fair_queues is None else fair_queues
         self._plain_rows: dict[Task[..., Any], tuple[tuple[Any, ...], tuple[Any, ...]]] = {}
         self._coalescers: dict[tuple[int, int], Coalescer] = {}
 
@@ -171,14 +177,6 @@ class Client:
             return Prepared(job, None)
         return self._prepare_with(call, args)
 
-    async def admitted(self, job: NewJob) -> NewJob:
-        """Return a job that was prepared before as it may be stored now."""
-        if not self._protection.active:
-            return job
-        task = self._registry.find(job.task)
-        encrypted = None if task is None else task.options_declared.encrypted
-        return await self._protection.admit(job, encrypted)
-
     def _passed_on(self, call: BoundCall[Any]) -> BoundCall[Any]:
         """Return a call as middleware lets it pass: of the same task, to the same place."""
         changed = call
@@ -207,21 +205,23 @@ class Client:
         declared = task.options_declared
         queue = options.queue or declared.queue
         needs = declared.needs if options.needs is None else options.needs
-        tags = self._tags((*declared.tags, *options.tags))
+        tags = checked_tags((*declared.tags, *options.tags), self._limits)
         keys = self._keys(call)
         principal = options.principal or current_principal()
         job = NewJob(
             id=self._runtime.new_id(),
             task=task.name,
             queue=queue,
-            lane=self._lane(call, queue, needs),
+            lane=self._lane(
+                task, queue, needs, tags, lambda: task.signature.arguments(call.args, call.kwargs)
+            ),
             priority=int(declared.priority if options.priority is None else options.priority),
             delay=0.0 if options.delay is None else options.delay.total_seconds(),
             due_at=options.at,
             args=args,
             codec=self._codec.name,
             options=write_options(options.timeout, options.retry, principal),
-            params=self._params(options.params),
+            params=encoded_params(options.params, self._codec, self._limits),
             tags=tags,
             hooks=int(Hook.KEY) if keys is not None and keys.unique is not None else 0,
             principal=principal,
@@ -229,13 +229,43 @@ class Client:
         )
         return Prepared(self._watched(job), keys)
 
-    def _lane(self, call: BoundCall[Any], queue: str, needs: Sequence[str]) -> str:
-        """Return where a job will stand: behind the gates of its task's limits, if it has any."""
-        limits = call.task.options_declared.limits
-        if limits is None:
+    def renewed(self, job: NewJob) -> NewJob:
+        """Return a job that a schedule makes as its task and its queue are declared now.
+
+        The schedule may be years old: without this its jobs would pass by newer limits.
+        """
+        task = self._registry.find(job.task)
+        if task is None or is_sealed(job.args) or job.codec != self._codec.name:
+            return job
+        needs, signature = needs_of(job.lane), task.signature
+        try:
+            lane = self._lane(
+                task,
+                job.queue,
+                needs,
+                job.tags,
+                lambda: signature.stored_arguments(self._codec, job.args),
+            )
+        except InvalidArguments:
+            return job  # Whoever runs it will say what is wrong with it.
+        return self._watched(job if lane == job.lane else job._replace(lane=lane))
+
+    def _lane(
+        self,
+        task: Task[..., Any],
+        queue: str,
+        needs: Sequence[str],
+        tags: Sequence[str] | None,
+        arguments: Callable[[], Mapping[str, Any]],
+    ) -> str:
+        """Return where a job will stand: behind the gates of its task and queue, if any."""
+        limits, fair = task.options_declared.limits, self._fair_queues.get(queue)
+        if limits is None and fair is None:
             return lane_of(queue, needs) if needs else queue
-        keyed = call.task.signature.arguments(call.args, call.kwargs) if limits.keyed else {}
-        return lane_of(queue, needs, limits.gates(queue, keyed))
+        keyed = fair is not None or (limits is not None and limits.keyed)
+        given = arguments() if keyed else {}
+        gates = gates_of_call(task.name, limits, fair, queue, given, tags or ())
+        return lane_of(queue, needs, gates)
 
     def _watched(self, job: NewJob) -> NewJob:
         """Return a job with what its end needs to know of the sinks that are to hear of it."""
@@ -255,38 +285,8 @@ class Client:
             return None
         for name, key in (("key", options.key), ("unique", options.unique)):
             if key is not None:
-                self._check_text(name, key, self._limits.max_key)
+                check_text(name, key, self._limits.max_key)
         return Keys(options.key, options.key_ttl, options.unique, options.on_conflict)
-
-    def _tags(self, tags: Sequence[str]) -> list[str] | None:
-        if not tags:
-            return None
-        if len(tags) > self._limits.max_tags:
-            raise InvalidJob(
-                f"{len(tags)} tags, more than the limit of {self._limits.max_tags}", path="tags"
-            )
-        for tag in tags:
-            self._check_text("tags", tag, self._limits.max_key)
-        return list(dict.fromkeys(tags))
-
-    def _params(self, params: dict[str, Any] | None) -> bytes | None:
-        if not params:
-            return None
-        data = self._codec.encode(params)
-        if len(data) > self._limits.max_payload:
-            raise PayloadTooLarge("params", len(data), self._limits.max_payload)
-        return data
-
-    def _check_text(self, field: str, text: str, limit: int) -> None:
-        if not isinstance(text, str) or not text:
-            raise InvalidJob(f"{field} = {text!r}: must be a text that is not empty", path=field)
-        if len(text) > limit:
-            raise InvalidJob(
-                f"{field} = {text[:40]!r}...: {len(text)} characters, the limit is {limit}",
-                path=field,
-            )
-        if "\0" in text or not text.isprintable():
-            raise InvalidJob(f"{field} = {text!r}: has unprintable characters", path=field)
 
     def _handle(self, call: BoundCall[R], placed: Placed) -> Job[R]:
         if placed.taken_key is not None:
@@ -303,7 +303,7 @@ class Client:
             return
         if self._triggers is not every_job:
             jobs = [job for job in jobs if self._triggers(job)]
-        hints = [Hint(lane) for lane in {job.lane: None for job in jobs if job.due_at is None}]
+        hints = [Hint(lane, priority) for lane, priority in _lanes_told(jobs).items()]
         hints += [
             Hint(job.lane, job.priority, job.due_at, job.id)
             for job in jobs
@@ -341,6 +341,19 @@ class Client:
 
 def _have_limits(calls: Sequence[BoundCall[Any]]) -> bool:
     return any(task.options_declared.limits for task in {call.task: None for call in calls})
+
+
+def _lanes_told(jobs: Sequence[NewJob]) -> dict[str, int | None]:
+    """Return the lanes of jobs without a due time, and how urgent it is behind gates.
+
+    Of lanes without gates nobody asks: they are merged by the claim itself.
+    """
+    lanes: dict[str, int | None] = {job.lane: None for job in jobs if job.due_at is None}
+    if any(map(is_gated, lanes)):
+        for job in sorted(jobs, key=lambda job: job.priority):
+            if job.due_at is None and is_gated(job.lane):
+                lanes[job.lane] = job.priority
+    return lanes
 
 
 def _chunks(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:

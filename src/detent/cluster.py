@@ -25,7 +25,12 @@ class Clustered(Foundation):
         if self._locks is None:
             store = self.store
             self._locks = Locks(
-                store, self._notifier, runtime=self._runtime, bus=self.bus, call=self._call
+                store,
+                self._notifier,
+                runtime=self._runtime,
+                bus=self.bus,
+                call=self._call,
+                protection=self._protection,
             )
         return self._locks
 

@@ -148,6 +148,14 @@ class JobContext:
         self._port.save_progress(fraction, message)
         return _DONE
 
+    def heartbeat(self) -> Awaitable[None]:
+        """Show that the job goes on, where its task has a `heartbeat_timeout`; writes nothing.
+
+        To be awaited in async tasks; a plain call is enough in threads. Progress shows it, too.
+        """
+        self._port.heartbeat()
+        return _DONE
+
     def set_result(self, value: Any) -> None:
         """Set the result that `transaction()` will commit."""
         self._port.set_result(value)

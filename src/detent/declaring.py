@@ -95,6 +95,7 @@ class TaskSettings(TypedDict, total=False):
     priority: Priority | int
     retry: Retry
     timeout: timedelta | float | None
+    heartbeat_timeout: timedelta | float | None
     executor: str | None
     needs: str | Sequence[str]
     tags: Sequence[str]

@@ -85,7 +85,7 @@ class JobSnoozed:
 
 @dataclass(frozen=True, slots=True)
 class JobTimedOut:
-    """An attempt took longer than allowed and was stopped."""
+    """An attempt took longer than allowed, or gave no sign of life, and was stopped."""
 
     job_id: UUID
     task: str
@@ -93,6 +93,8 @@ class JobTimedOut:
     attempt: int
     node: UUID
     timeout: float
+    silent: bool = False
+    """Whether it was stopped by its `heartbeat_timeout`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from uuid import UUID
 
 import msgspec
 
-from detent.config import check_name
+from detent.attached import checked_tags, encoded_params
+from detent.config import LimitsConfig, check_name
 from detent.model.job import GATE_SEPARATOR, Hook, NewJob, lane_of, needs_of
 from detent.model.schedule import Firing, Overlap, Schedule
 from detent.options import StoredOptions, read_options, write_options
@@ -69,9 +70,15 @@ def fired_job(
     )
 
 
-def edited_firing(firing: Firing, changes: Mapping[str, Any], codec: Codec) -> Firing:
+def edited_firing(
+    firing: Firing, changes: Mapping[str, Any], codec: Codec, limits: LimitsConfig
+) -> Firing:
     """Return what a schedule makes jobs from, with other options for its jobs."""
-    options = CallOptions(timeout=as_timeout(changes.get("timeout")), retry=changes.get("retry"))
+    options = CallOptions(
+        timeout=as_timeout(changes.get("timeout")),
+        retry=changes.get("retry"),
+        params=changes.get("params"),
+    )
     parts: dict[str, Any] = {}
     if "queue" in changes or "needs" in changes:
         queue = check_name("queue", changes.get("queue", firing.queue))
@@ -83,9 +90,9 @@ def edited_firing(firing: Firing, changes: Mapping[str, Any], codec: Codec) -> F
     if "priority" in changes:
         parts["priority"] = int(as_priority(changes["priority"]))
     if "tags" in changes:
-        parts["tags"] = tuple(dict.fromkeys(as_tags(changes["tags"])))
+        parts["tags"] = tuple(checked_tags(as_tags(changes["tags"]), limits) or ())
     if "params" in changes:
-        parts["params"] = codec.encode(changes["params"]) if changes["params"] else None
+        parts["params"] = encoded_params(changes["params"], codec, limits)
     if "timeout" in changes or "retry" in changes:
         parts["options"] = edited_options(firing.options, options, changes)
     return replace(firing, **parts)

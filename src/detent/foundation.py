@@ -8,6 +8,7 @@ from detent.client import Client
 from detent.config import Config
 from detent.events import Bus
 from detent.jobs import Jobs
+from detent.protection import Protection
 from detent.spi.codec import Codec
 from detent.spi.notifier import Notifier
 from detent.spi.runtime import Runtime
@@ -42,3 +43,8 @@ class Foundation(ABC):
     @abstractmethod
     def client(self) -> Client:
         """What enqueues."""
+
+    @property
+    @abstractmethod
+    def _protection(self) -> Protection:
+        """Who may do what, and what is secret."""

@@ -42,7 +42,8 @@ class Job(Generic[R_co]):
         """Wait for the end of the job and return what the task returned, of the same type.
 
         Raises `JobFailed`, `JobCanceled`, or `JobTimeout` when it takes longer than `timeout`;
-        `InvalidResult` when what is stored does not fit the return type of the task.
+        `InvalidResult` when what is stored does not fit the return type of the task; `JobNotFound`
+        when the job was deleted, or the transaction that enqueues it is not committed in time.
         """
         value: R_co = await self._jobs.result(self.id, timeout, type_=self._result_type)
         return value

@@ -1,7 +1,6 @@
 """All jobs, and what people do with them: wait, look, cancel, pause, retry."""
 
 import asyncio
-import contextlib
 import json
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
@@ -18,8 +17,6 @@ from detent.errors import (
     JobNotFound,
     JobTimeout,
     KeyTaken,
-    StoreError,
-    StoreUnavailable,
 )
 from detent.model.access import Action
 from detent.model.job import Attempt, JobFilter, JobInfo, LogEntry
@@ -29,9 +26,8 @@ from detent.protection import Protection
 from detent.spi.codec import Codec
 from detent.spi.sealing import Surface
 from detent.spi.store import Change, ControlStore, InspectStore
+from detent.waiting import Waits
 
-FIRST_LOOK: Final = 0.005
-LONGEST_PAUSE: Final = 0.5
 PAGE: Final = 500
 MAX_LIMIT: Final = 1_000
 MAX_REASON: Final = 2_000
@@ -65,7 +61,7 @@ class Jobs:
         self._inspect = inspect
         self._codec = codec
         self._protection = protection or Protection()
-        self._waits: dict[int, _Waits] = {}
+        self._waits: dict[int, Waits] = {}
 
     # Looking
 
@@ -143,7 +139,7 @@ class Jobs:
         loop = asyncio.get_running_loop()
         waits = self._waits.get(id(loop))
         if waits is None or waits.loop is not loop:
-            waits = self._waits[id(loop)] = _Waits(self._inspect)
+            waits = self._waits[id(loop)] = Waits(self._inspect)
         try:
             # Not wait_for: before Python 3.12 it may swallow that its caller is canceled.
             async with asyncio.timeout(limit):
@@ -284,6 +280,8 @@ class Jobs:
     async def purge(self, queue: str) -> int:
         """Cancel and delete everything in a queue that does not run; return how many went."""
         live = (State.PENDING, State.WAITING, State.PAUSED)
+        # Asked before anything is done: whoever may not delete should not have canceled either.
+        await self._permit_all(Action.DELETE, JobFilter(queue=queue))
         await self._all(Verb.CANCEL, JobFilter(live, queue=queue), Change(reason="purged"))
         return await self.delete_all(queue=queue)
 
@@ -301,58 +299,6 @@ class Jobs:
             for job in page:
                 yield job
             before = page[-1].id
-
-
-class _Waits:
-    """All waits of one event loop, looked up together: a thousand waiters are one statement."""
-
-    def __init__(self, inspect: InspectStore) -> None:
-        self.loop = asyncio.get_running_loop()
-        self._inspect = inspect
-        self._waiting: dict[UUID, list[asyncio.Future[JobInfo]]] = {}
-        self._task: asyncio.Task[None] | None = None
-        self._pause = FIRST_LOOK
-
-    async def ended(self, job_id: UUID) -> JobInfo:
-        future: asyncio.Future[JobInfo] = self.loop.create_future()
-        self._waiting.setdefault(job_id, []).append(future)
-        self._pause = FIRST_LOOK
-        if self._task is None:
-            self._task = self.loop.create_task(self._look_on())
-        try:
-            return await future
-        finally:
-            futures = self._waiting.get(job_id, [])
-            if future in futures:
-                futures.remove(future)
-            if not futures:
-                self._waiting.pop(job_id, None)
-
-    async def _look(self, ids: list[UUID]) -> None:
-        for job in await self._inspect.ended(ids):
-            self._pause = FIRST_LOOK
-            for future in self._waiting.pop(job.id, []):
-                if not future.done():
-                    future.set_result(job)
-
-    async def _look_on(self) -> None:
-        try:
-            while self._waiting:
-                ids = list(self._waiting)
-                # A store that is away for a moment is waited for like the jobs themselves.
-                with contextlib.suppress(StoreUnavailable):
-                    for start in range(0, len(ids), MAX_LIMIT):
-                        await self._look(ids[start : start + MAX_LIMIT])
-                await asyncio.sleep(self._pause)
-                self._pause = min(self._pause * 1.5, LONGEST_PAUSE)
-        except StoreError as error:
-            waiting, self._waiting = self._waiting, {}
-            for futures in waiting.values():
-                for future in futures:
-                    if not future.done():
-                        future.set_exception(error)
-        finally:
-            self._task = None
 
 
 def job_filter(  # noqa: PLR0917  the fields of the filter, in its order

@@ -23,6 +23,8 @@ from detent.doorbell import Doorbells
 from detent.errors import ConfigError, LockLost, LockTaken, StoreError
 from detent.events import Bus, LockWasLost
 from detent.holding import TRUST, Holding
+from detent.model.access import Action, Target
+from detent.protection import Protection
 from detent.spi.locks import LockInfo, LockStore
 from detent.spi.notifier import LockHint, Notifier
 from detent.spi.runtime import Runtime
@@ -49,12 +51,14 @@ class Locks:
         runtime: Runtime,
         bus: Bus,
         call: Call,
+        protection: Protection | None = None,
     ) -> None:
         self.store = store
         self.runtime = runtime
         self.bus = bus
         self.call = call
         self._notifier = notifier
+        self._protection = protection or Protection()
         self.doorbells = None if notifier is None else Doorbells(notifier)
         self._held: dict[UUID, HeldLock] = {}
 
@@ -68,7 +72,9 @@ class Locks:
         The holder learns of it with his next renewal. Until then he believes to hold it: make sure
         that he is gone, or that what he does is fenced.
         """
-        taken = await self.store.force_release(check_label("lock", name))
+        target = Target(kind="lock", name=check_label("lock", name))
+        await self._protection.permit(Action.CONFIGURE, target)
+        taken = await self.store.force_release(name)
         if taken is not None:
             self.tell(name)
         return taken

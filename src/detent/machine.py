@@ -5,6 +5,7 @@ With it, a node that starts need not wait for the lease of one that it knows to 
 
 import os
 import platform
+import socket
 import sys
 import threading
 import time
@@ -19,6 +20,7 @@ _PROC: Final = Path("/proc")
 _BOOT: Final = _PROC / "sys/kernel/random/boot_id"
 # The fields of /proc/PID/stat that follow the name of the program; the start is the 20th.
 _START: Final = 19
+METERED: Final = 1.0
 STACK: Final = 4
 """How many frames of a stack are shown."""
 
@@ -46,6 +48,18 @@ def is_gone(node: NodeInfo) -> bool:
     return started is None or started != node.info.get("started")
 
 
+def was_process(node: NodeInfo, pid: int) -> bool:
+    """Tell whether a node was the process of that id, which has ended here.
+
+    Where processes cannot be told apart better, the name of the host has to do.
+    """
+    if node.pid != pid:
+        return False
+    if _pid_space() is None or "pid_space" not in node.info:
+        return node.host == socket.gethostname()
+    return is_gone(node)
+
+
 def _pid_space() -> str | None:
     try:
         boot = _BOOT.read_text().strip()
@@ -67,17 +81,19 @@ def _started(pid: int) -> str | None:
 
 
 def meter() -> Callable[[], Mapping[str, float]]:
-    """Return a function that tells how busy this process was since it was last asked."""
+    """Return a function that tells how busy this process was of late, at least for a second."""
     last = [time.monotonic(), time.process_time()]
+    cpu = 0.0
 
     def read() -> Mapping[str, float]:
+        nonlocal cpu
         now, used = time.monotonic(), time.process_time()
         passed, worked = now - last[0], used - last[1]
-        last[:] = [now, used]
-        return {
-            "cpu": round(worked / passed, 3) if passed > 0 else 0.0,
-            "rss": float(resident_bytes() or 0),
-        }
+        # The heart asks, and so does who looks at the memory; what one heard holds for the other.
+        if passed >= METERED:
+            last[:] = [now, used]
+            cpu = round(worked / passed, 3)
+        return {"cpu": cpu, "rss": float(resident_bytes() or 0)}
 
     return read
 

@@ -5,7 +5,9 @@ from datetime import timedelta
 from typing import Final, Protocol
 from uuid import UUID
 
-from detent.errors import NodeNotFound
+from detent.errors import ConfigError, NodeNotFound
+from detent.model.access import Action, Target
+from detent.protection import Protection
 from detent.spi.nodes import NodeInfo, NodeStore
 from detent.spi.notifier import Notifier, SignalHint
 from detent.spi.rescue import RescueStore
@@ -22,16 +24,25 @@ class NodesStore(NodeStore, RescueStore, Protocol):
 class Nodes:
     """All nodes of a cluster."""
 
-    def __init__(self, store: NodesStore, notifier: Notifier | None, max_crashes: int) -> None:
+    def __init__(
+        self,
+        store: NodesStore,
+        notifier: Notifier | None,
+        max_crashes: int,
+        protection: Protection | None = None,
+    ) -> None:
         self._store = store
         self._notifier = notifier
         self._max_crashes = max_crashes
+        self._protection = protection or Protection()
 
     async def list(self, *, inactive_for: timedelta | None = None) -> Sequence[NodeInfo]:
         """Return the nodes, the oldest first; or those that have been silent for that long."""
-        nodes = await self._store.nodes()
         if inactive_for is None:
-            return nodes
+            return await self._store.nodes()
+        if not isinstance(inactive_for, timedelta) or inactive_for < timedelta(0):
+            raise ConfigError(f"inactive_for = {inactive_for!r}: must be a timedelta of 0 or more")
+        nodes = await self._store.nodes()
         now = (await self._store.beat(UUID(int=0), timedelta(0))).now
         return [node for node in nodes if now - node.heartbeat_at >= inactive_for]
 
@@ -48,7 +59,7 @@ class Nodes:
 
         It hears of it at once by a wake-up, or else with its next heartbeat.
         """
-        found = await self.get(node)
+        found = await self._permitted(node)
         await self._store.drain(found.incarnation)
         if self._notifier is not None:
             self._notifier.publish([SignalHint(found.incarnation)])
@@ -59,9 +70,15 @@ class Nodes:
 
         Its jobs are given to others at once. Should it live after all, it stops and joins anew.
         """
-        found = await self.get(node)
+        found = await self._permitted(node)
         await self.bury([found.incarnation], "an operator said that it is gone")
         return found._replace(state=DEAD)
+
+    async def _permitted(self, node: UUID | str) -> NodeInfo:
+        found = await self.get(node)
+        target = Target(kind="node", name=found.name, id=found.incarnation)
+        await self._protection.permit(Action.CONFIGURE, target)
+        return found
 
     async def bury(self, nodes: Sequence[UUID], reason: str) -> int:
         """Declare nodes dead and give their jobs to others; return how many jobs those were."""

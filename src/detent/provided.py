@@ -1,6 +1,7 @@
 """The part of an app that is about what its tasks depend on, and what stands around its calls."""
 
-from collections.abc import Callable, Coroutine
+import inspect
+from collections.abc import Callable, Coroutine, Hashable
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
@@ -10,9 +11,10 @@ from detent.errors import ConfigError
 from detent.events import HookFailed
 from detent.model.failure import describe
 from detent.providing import Providers
+from detent.signature import accepts
 from detent.spi.middleware import Middleware
 from detent.spi.resolver import Resolver
-from detent.tasks import BoundCall
+from detent.tasks import BoundCall, check_middleware
 
 Around = TypeVar("Around", bound=Middleware)
 Enqueuing = Callable[[BoundCall[Any]], BoundCall[Any]]
@@ -37,7 +39,7 @@ class Provided(Clustered):
         and for direct calls; child processes do not know of it.
         """
         for name, value in (("provider", provider), ("replacement", replacement)):
-            if not callable(value):
+            if not (callable(value) and isinstance(value, Hashable)):
                 raise ConfigError(
                     f"override({name}={value!r}): must be a function or a class; "
                     f"for a value, give `lambda: value`"
@@ -49,7 +51,7 @@ class Provided(Clustered):
 
         It is asked once for each class and node, or for each job with `scope="job"`.
         """
-        if not callable(getattr(resolver, "resolve", None)):
+        if isinstance(resolver, type) or not accepts(getattr(resolver, "resolve", None), "cls"):
             raise ConfigError(f"resolver({resolver!r}): must have a method resolve(cls)")
         if scope not in SCOPES:
             raise ConfigError(f"resolver(scope={scope!r}): must be {', '.join(SCOPES)}")
@@ -60,6 +62,7 @@ class Provided(Clustered):
 
         `@app.task(middleware=[...])` has some of its own, inside these.
         """
+        check_middleware("@app.middleware: function", function)
         self._middleware.append(function)
         return function
 
@@ -68,6 +71,10 @@ class Provided(Clustered):
 
         It returns the call, or another one (`call.with_options(tags=[...])`), or raises to refuse.
         """
+        if not accepts(function, "call") or inspect.iscoroutinefunction(function):
+            raise ConfigError(
+                f"@app.enqueue_middleware: function = {function!r}: must be def m(call), not async"
+            )
         self._enqueuing.append(function)
         return function
 

@@ -39,8 +39,7 @@ class Queues:
         await self._control.resume_queue(queue)
 
     async def _permit(self, action: Action, queue: str) -> None:
-        if self._protection.access is not None:
-            await self._protection.access.check(action, Target(queue=queue))
+        await self._protection.permit(action, Target(queue=queue))
 
     async def scale(self, queue: str, slots: int | None) -> None:
         """Let every node that serves a queue run that many of its jobs at once.
@@ -48,8 +47,9 @@ class Queues:
         None leaves it to each node's own settings again. Nodes hear of it at once by a wake-up,
         or else with their next heartbeat; what runs goes on.
         """
-        if slots is not None and not 0 < slots <= MAX_SLOTS:
-            raise ConfigError(f"slots = {slots}: must be 1 to {MAX_SLOTS}, or None")
-        await self._control.scale_queue(check_name("queue", queue), slots)
+        if slots is not None and not (type(slots) is int and 0 < slots <= MAX_SLOTS):
+            raise ConfigError(f"slots = {slots!r}: must be 1 to {MAX_SLOTS}, or None")
+        await self._permit(Action.CONFIGURE, check_name("queue", queue))
+        await self._control.scale_queue(queue, slots)
         if self._notifier is not None:
             self._notifier.publish([SignalHint(EVERYONE)])

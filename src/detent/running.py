@@ -5,8 +5,8 @@ from typing import Protocol, Self
 from uuid import UUID
 
 from detent import logs
-from detent._engine.crew import NodeParts
 from detent._engine.node import Node
+from detent._engine.parts import NodeParts
 from detent.config import Config
 from detent.events import Bus
 from detent.spi.store import Store

@@ -82,6 +82,14 @@ class Signature:
         bound.apply_defaults()
         return bound.arguments
 
+    def stored_arguments(self, codec: Codec, data: bytes) -> Mapping[str, Any]:
+        """Return the arguments of a stored call, by name, defaults included."""
+        record = codec.decode(data, self._record)
+        return {
+            name: parameter.default if (value := getattr(record, name)) is msgspec.UNSET else value
+            for name, parameter in self._bare.parameters.items()
+        }
+
     def _bind_simply(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any] | None:
         """Bind an ordinary call, at a fourth of the cost; None when anything is unusual."""
         if not self._by_keyword or len(args) > len(self._positional):
@@ -131,12 +139,31 @@ class Signature:
         return positional, keywords
 
 
+def accepts(function: Any, *names: str) -> bool:
+    """Tell whether something can be called with so many values, as far as it lets one know."""
+    if not callable(function):
+        return False
+    try:
+        inspect.signature(function).bind(*names)
+    except TypeError:
+        return False
+    except ValueError:  # something of C
+        return True
+    return True
+
+
 def is_method(function: Callable[..., Any]) -> bool:
     """Whether a function was written inside a class, to be called on its instances."""
     outside, _, _ = getattr(function, "__qualname__", "").rpartition(".")
     if not outside or outside.endswith("<locals>"):
         return False
-    return next(iter(inspect.signature(function).parameters), None) == "self"
+    first = next(iter(inspect.signature(function).parameters), None)
+    if first == "cls":
+        raise ConfigError(
+            f"{function.__qualname__}(): a class method cannot be a task; let it take self, "
+            f"or write @staticmethod above @app.task"
+        )
+    return first == "self"
 
 
 def _check_by_keyword(name: str, injected: Sequence[inspect.Parameter]) -> None:

@@ -2,7 +2,7 @@
 
 import difflib
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, Generic, Literal, ParamSpec, Protocol, TypeVar
@@ -16,7 +16,7 @@ from detent.model.job import Priority
 from detent.model.retry import Retry
 from detent.principal import check_principal
 from detent.providing import Providers
-from detent.signature import Signature
+from detent.signature import Signature, accepts
 from detent.spi.codec import Codec
 from detent.spi.middleware import Middleware
 from detent.task_limits import TaskLimits, check_keys
@@ -27,6 +27,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 ON_CONFLICT: Final = ("raise", "return", "replace")
 MAX_TIMEOUT: Final = timedelta(days=30)
+MIN_HEARTBEAT_TIMEOUT: Final = timedelta(seconds=1)
 MAX_AHEAD: Final = timedelta(days=3_650)
 DEFAULT_RETRY: Final = Retry()
 # What ends within one transaction, and what a reader of logs would still call a moment.
@@ -50,6 +51,8 @@ class TaskOptions:
     priority: Priority = Priority.NORMAL
     retry: Retry = DEFAULT_RETRY
     timeout: timedelta | None = None
+    heartbeat_timeout: timedelta | None = None
+    """For how long an attempt may give no sign of life: `ctx.heartbeat()`, or progress."""
     executor: str = "async"
     needs: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
@@ -74,19 +77,25 @@ class TaskOptions:
             check_name("needs", capability)
         if self.timeout is not None and not timedelta(0) < self.timeout <= MAX_TIMEOUT:
             raise ConfigError(f"timeout = {self.timeout}: must be above 0, at most {MAX_TIMEOUT}")
+        if self.heartbeat_timeout is not None and self.heartbeat_timeout < MIN_HEARTBEAT_TIMEOUT:
+            raise ConfigError(f"heartbeat_timeout = {self.heartbeat_timeout}: must be 1 s or more")
         if not isinstance(self.retry, Retry):
             raise ConfigError(f"retry = {self.retry!r}: must be a Retry(...)")
+        for name in ("encrypted", "strict_result"):
+            value = getattr(self, name)
+            if not isinstance(value, bool | None):
+                # "no" would be a yes.
+                raise ConfigError(f"{name} = {value!r}: must be True or False")
         if self.batch is not None:
             self._check_batch(self.batch)
+        elif self.linger != DEFAULT_LINGER:
+            raise ConfigError(f"linger = {self.linger}: only a batch waits for others; give batch=")
         for middleware in self.middleware:
-            if not callable(middleware):
-                raise ConfigError(f"middleware = {middleware!r}: must be async def m(ctx, proceed)")
+            check_middleware("middleware", middleware)
 
     def _check_batch(self, batch: object) -> None:
-        if not isinstance(batch, int) or not 1 <= batch <= MAX_BATCH:
+        if type(batch) is not int or not 1 <= batch <= MAX_BATCH:
             raise ConfigError(f"batch = {batch!r}: must be from 1 to {MAX_BATCH:,}")
-        if not timedelta(0) <= self.linger <= MAX_LINGER:
-            raise ConfigError(f"linger = {self.linger}: must be from 0 to {MAX_LINGER}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,7 +343,7 @@ def as_priority(value: Priority | int) -> Priority:
         raise ConfigError(f"priority = {value!r}: must be one of {known}") from None
 
 
-def as_timeout(value: timedelta | float | None) -> timedelta | None:
+def as_timeout(value: timedelta | float | None, option: str = "timeout") -> timedelta | None:
     """Return a timeout given as a timedelta or in seconds."""
     if value is None or isinstance(value, timedelta):
         timeout = value
@@ -342,34 +351,43 @@ def as_timeout(value: timedelta | float | None) -> timedelta | None:
         # Compared first: not a number, or too large for a timedelta, is neither.
         timeout = timedelta(seconds=value) if 0 < value <= MAX_TIMEOUT.total_seconds() else _NEVER
     else:
-        raise ConfigError(f"timeout = {value!r}: must be a timedelta or seconds")
+        raise ConfigError(f"{option} = {value!r}: must be a timedelta or seconds")
     if timeout is not None and not timedelta(0) < timeout <= MAX_TIMEOUT:
-        raise ConfigError(f"timeout = {value!r}: must be above 0, at most {MAX_TIMEOUT}")
+        raise ConfigError(f"{option} = {value!r}: must be above 0, at most {MAX_TIMEOUT}")
     return timeout
 
 
 def as_linger(value: timedelta | float) -> timedelta:
     """Return how long to wait for more, given as a timedelta or in seconds."""
-    if isinstance(value, timedelta):
-        return value
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return timedelta(seconds=value) if 0 <= value <= MAX_LINGER.total_seconds() else _AGES
-    raise ConfigError(f"linger = {value!r}: must be a timedelta or seconds")
+    if type(value) not in (int, float, timedelta):
+        raise ConfigError(f"linger = {value!r}: must be a timedelta or seconds")
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    # Compared before a timedelta is made of it, which not every number fits into.
+    if not 0 <= seconds <= MAX_LINGER.total_seconds():
+        raise ConfigError(f"linger = {value!r}: must be from 0 to {MAX_LINGER}")
+    return timedelta(seconds=seconds)
+
+
+def check_middleware(field: str, value: object) -> None:
+    """Refuse what cannot stand around a call."""
+    if not accepts(value, "ctx", "proceed"):
+        raise ConfigError(f"{field} = {value!r}: must be async def m(ctx, proceed)")
 
 
 def as_tags(value: Sequence[str]) -> tuple[str, ...]:
     """Return tags; one text alone would be taken letter by letter."""
-    if isinstance(value, str):
+    if isinstance(value, str) or not isinstance(value, Iterable):
         raise ConfigError(f"tags = {value!r}: must be a list of texts")
     return tuple(value)
 
 
 def as_names(kind: str, value: str | Sequence[str]) -> tuple[str, ...]:
     """Return one name or several as a sorted tuple of valid names."""
+    if not isinstance(value, Iterable):
+        raise ConfigError(f"{kind} = {value!r}: must be a name or a list of names")
     names = (value,) if isinstance(value, str) else tuple(value)
     return tuple(sorted({check_name(kind, name) for name in names}))
 
 
 _NEVER: Final = timedelta(0)
-_AGES: Final = timedelta.max
 NO_OPTIONS: Final = CallOptions()

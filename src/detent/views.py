@@ -29,9 +29,9 @@ class Views:
             return job
         return replace(
             job,
-            args=await self._shown(Surface.ARGS, job, job.args) or b"",
-            params=await self._shown(Surface.PARAMS, job, job.params),
-            result=await self._shown(Surface.RESULT, job, job.result),
+            args=await self.shown(Surface.ARGS, job.id, job.codec, job.args) or b"",
+            params=await self.shown(Surface.PARAMS, job.id, job.codec, job.params),
+            result=await self.shown(Surface.RESULT, job.id, job.codec, job.result),
             error=await self.error(job.id, job.error),
         )
 
@@ -63,11 +63,14 @@ class Views:
         payloads = (job.args, job.params, job.result, job.error)
         return self._redaction.masks or any(map(is_sealed, payloads))
 
-    async def _shown(self, surface: Surface, job: JobInfo, data: bytes | None) -> bytes | None:
+    async def shown(
+        self, surface: Surface, place: UUID, codec: str, data: bytes | None
+    ) -> bytes | None:
+        """Return a value as it is shown, or what can be said of one that cannot be opened here."""
         if data is None:
             return None
         try:
-            return self._masked(await self.opened(surface, job.id, data), job.codec)
+            return self._masked(await self.opened(surface, place, data), codec)
         except SealError:
             return json.dumps(shown_as(data)).encode()
 

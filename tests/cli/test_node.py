@@ -4,6 +4,7 @@ Each test starts `detent node` as the real process that a supervisor would start
 """
 
 import asyncio
+import re
 import signal
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from uuid import UUID
 import pytest
 
 from detent import App, JobInfo, State
-from tests.node_process import NodeProcess, Start
+from tests.node_process import Start, launching
 
 T = TypeVar("T")
 
@@ -57,15 +58,8 @@ async def silent(word: str) -> None:
 def start(tmp_path: Path) -> Iterator[Start]:
     """Start nodes that end with the test."""
     (tmp_path / "shop_jobs.py").write_text(JOBS)
-    nodes: list[NodeProcess] = []
-
-    def start(url: str, *options: str, **environ: str) -> NodeProcess:
-        nodes.append(NodeProcess("shop_jobs:app", url, *options, cwd=tmp_path, **environ))
-        return nodes[-1]
-
-    yield start
-    for node in nodes:
-        node.close()
+    with launching("shop_jobs:app", tmp_path) as start:
+        yield start
 
 
 class Outside:
@@ -221,3 +215,21 @@ def test_the_logging_of_the_application_is_kept(
     node = start(postgres_url)
     node.wait_for("started; taking jobs")
     assert node.said().startswith("MINE node ")
+
+
+def test_a_child_that_dies_again_and_again_is_replaced_later_and_later(
+    start: Start, postgres_url: str, tmp_path: Path
+) -> None:
+    dying = "import os\nif 'DETENT_LIFELINE' in os.environ:\n    os._exit(3)\n"
+    (tmp_path / "shop_jobs.py").write_text(dying + JOBS)
+    parent = start(postgres_url, "--processes", "1", "--name", "web")
+
+    def pauses() -> list[float]:
+        line = r"node web-1 ended with code 3; starting another in ([\d.]+) s"
+        return [float(pause) for pause in re.findall(line, parent.said())]
+
+    parent.wait(lambda: len(pauses()) == 3, "three deaths")
+    for pause, longest in zip(pauses(), (0.5, 1.0, 2.0), strict=True):
+        assert 0.8 * longest - 0.05 <= pause <= longest
+    parent.signal()
+    assert parent.ended() == 0, "it does not wait for the next"

@@ -1,6 +1,8 @@
 """The batch task of the cluster tests. Nodes import `app`; tests make their own `Batching`."""
 
 import asyncio
+import os
+import signal
 from pathlib import Path
 from typing import TypedDict
 
@@ -17,6 +19,13 @@ class Order(TypedDict):
     until: str
 
 
+class Parcel(TypedDict):
+    """What the items of `deadly` say: where to be counted, and whether to kill."""
+
+    executions: str
+    poison: bool
+
+
 async def together(items: list[BatchItem[Order]]) -> list[int]:
     """Be counted, wait for a file, and return how many came together."""
     for item in items:
@@ -27,12 +36,21 @@ async def together(items: list[BatchItem[Order]]) -> list[int]:
     return [len(items) for _ in items]
 
 
+async def deadly(items: list[BatchItem[Parcel]]) -> None:
+    """Be counted, and die of the one that is poison."""
+    for item in items:
+        note(item.ctx, item.value["executions"])
+    if any(item.value["poison"] for item in items):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 class Batching:
     """The task above, registered with an app."""
 
     def __init__(self, app: App) -> None:
         self.app = app
         self.together = app.task(name="together", batch=SIZE, linger=0.2)(together)
+        self.deadly = app.task(name="deadly", batch=SIZE, linger=0.2)(deadly)
 
 
 app = App()

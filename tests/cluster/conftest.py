@@ -10,25 +10,18 @@ import pytest
 from detent import App
 from detent.stores.postgres.migrations import migrate
 from detent.testing.postgres import TemporaryPostgres
-from tests.cluster.processes import APP, ROOT, NodeProcess, Start
+from tests.cluster.processes import APP, ROOT, Start
 from tests.cluster.workload import Workload
+from tests.node_process import launching
 
 _numbers = count(1)
 
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Start nodes; what they said is shown when the test fails."""
-    nodes: list[NodeProcess] = []
-
-    def start(url: str, *options: str, **environ: str) -> NodeProcess:
-        nodes.append(NodeProcess(APP, url, *options, cwd=ROOT, **environ))
-        return nodes[-1]
-
-    yield start
-    for number, node in enumerate(nodes, 1):
-        node.close()
-        print(f"--- node {number}\n{node.said()[-5000:]}")  # noqa: T201  for whoever looks
+    """Start nodes that end with the test."""
+    with launching(APP, ROOT) as start:
+        yield start
 
 
 @pytest.fixture

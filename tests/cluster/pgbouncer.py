@@ -6,11 +6,8 @@ into `.matrix/` with what it needs, and not installed.
 
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
-import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 from urllib.parse import urlsplit, urlunsplit
@@ -20,8 +17,8 @@ import pytest
 from detent.testing.postgres import TemporaryPostgres, _free_port
 from detent.testing.postgres_programs import account_for
 from tests.cluster.processes import ROOT
+from tests.overheard import PATIENCE, Overheard
 
-PATIENCE: Final = 30.0
 DOWNLOADS: Final = ROOT / ".matrix" / "pgbouncer"
 SETTINGS: Final = """
 [databases]
@@ -124,7 +121,8 @@ class PgBouncer:
         self._home.chmod(0o755)
         # It refuses to run as root, and whoever runs PostgreSQL may not see our folders.
         program = Path(shutil.copy(self._program.path, self._home / "program"))
-        with (self._home / "log").open("ab") as log:
+        reading, writing = os.pipe()
+        with os.fdopen(writing, "wb") as log:
             self._process = account_for(self._server.bin_directory).popen(
                 "/usr/bin/env",
                 f"LD_LIBRARY_PATH={self._libraries()}",
@@ -132,14 +130,8 @@ class PgBouncer:
                 settings,
                 log=log.fileno(),
             )
-        ends_at = time.monotonic() + PATIENCE
-        while time.monotonic() < ends_at:
-            with suppress(OSError):
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return
-            assert self._process.poll() is None, (self._home / "log").read_text()
-            time.sleep(0.01)
-        pytest.fail("pgbouncer does not answer")
+        self._overheard = Overheard(os.fdopen(reading, errors="replace"))
+        self._overheard.wait_for("process up")
 
     def _libraries(self) -> str:
         folder = self._home / "libraries"
@@ -154,6 +146,7 @@ class PgBouncer:
         if self._process is not None:
             self._process.kill()
             self._process.wait(PATIENCE)
+            self._overheard.join()
             self._process = None
 
     def __enter__(self) -> Self:

@@ -33,12 +33,21 @@ async def test_the_heart_beats_while_a_job_blocks_the_event_loop(
         assert len(Execution.read_all(executions)) == 1
         await job.result(timeout=30)
         assert await is_alive(connection)
+    await expect_load(workload)
     (run,) = Execution.read_all(executions)
     assert run.node == node.id
     assert [known.incarnation for known in await workload.app.store.nodes()] == [node.id]
     assert "could not prove" not in node.said()
     node.signal()
     assert await asyncio.to_thread(node.ended) == 0
+
+
+async def expect_load(workload: Workload) -> None:
+    (known,) = await workload.app.nodes.list()
+    assert set(known.load) == {"running", "slots", "connections", "cpu", "rss", "lag"}
+    # It claims, beats, leads and listens.
+    assert 4 <= known.load["connections"] <= 12, known.load
+    assert known.load["rss"] > 10_000_000
 
 
 async def until_begun(executions: Path) -> None:

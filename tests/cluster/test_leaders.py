@@ -11,7 +11,8 @@ import pytest
 
 from tests.cluster.database import connected, until
 from tests.cluster.leading import TABLE
-from tests.cluster.processes import ROOT, NodeProcess, Start
+from tests.cluster.processes import ROOT, Start
+from tests.node_process import launching
 
 APP: Final = "tests.cluster.leading:app"
 ROLE: Final = "daemon:heart"
@@ -25,17 +26,9 @@ SHORT: Final = {
 
 @pytest.fixture
 def launch() -> Iterator[Start]:
-    """Start nodes with the daemon; what they said is shown when the test fails."""
-    nodes: list[NodeProcess] = []
-
-    def start(url: str, *options: str, **environ: str) -> NodeProcess:
-        nodes.append(NodeProcess(APP, url, *options, cwd=ROOT, **environ))
-        return nodes[-1]
-
-    yield start
-    for number, node in enumerate(nodes, 1):
-        node.close()
-        print(f"--- node {number}\n{node.said()[-5000:]}")  # noqa: T201  for whoever looks
+    """Start nodes with the daemon that end with the test."""
+    with launching(APP, ROOT) as start:
+        yield start
 
 
 @pytest.fixture

@@ -179,7 +179,9 @@ async def test_a_zombie_with_the_lock_is_pre_empted_and_its_session_ended(
     assert await lock_holders(database) == [second.backend], "it is the new leader's now"
     assert await backend_in_row(database) == second.backend
     # It wakes up. All it can do is to be told.
+    await second.store.acquire_lock("left behind", second.candidate.id, "web-3", NOTHING)
     assert await zombie.store.forget_locks(old, NOTHING, 10) == 0
+    assert await second.store.forget_locks(second.held, NOTHING, 10) == 1
     async with connected(_url_of(zombie)) as connection:
         with pytest.raises(TermLost):
             async with connection.transaction():

@@ -63,6 +63,9 @@ def note(ctx: JobContext, path: str) -> None:
     os.write(_opened(path, os.getpid()), line.encode())
 
 
+_hoard: Final[list[bytes]] = []
+
+
 async def record(ctx: JobContext, path: str) -> None:
     """Do nothing but be counted."""
     note(ctx, path)
@@ -142,6 +145,12 @@ async def poison(ctx: JobContext, path: str) -> None:
     """Kill the process, as a segmentation fault would."""
     note(ctx, path)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def hoard(ctx: JobContext, path: str, size: int) -> None:
+    """Let the process grow for good."""
+    note(ctx, path)
+    _hoard.append(b"x" * size)
 
 
 async def spin(ctx: JobContext, path: str, seconds: float) -> None:
@@ -230,6 +239,7 @@ class Workload:
         self.hang = app.task(name="hang")(hang)
         self.linger = app.task(name="linger", retry=SOON)(linger)
         self.poison = app.task(name="poison")(poison)
+        self.hoard = app.task(name="hoard")(hoard)
         self.spin = app.task(name="spin")(spin)
         self.nap = app.task(name="nap")(nap)
         self.grip = app.task(name="grip")(grip)

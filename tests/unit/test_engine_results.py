@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from detent import JobCanceled, JobFailed, JobTimeout, Retry, State, StoreError
+from detent import JobCanceled, JobFailed, JobNotFound, JobTimeout, Retry, State, StoreError
 from detent.config import Config, LimitsConfig
 from detent.events import ResultDropped, StoreTrouble, TaskUnknown
 from detent.testing.conformance.builders import new_job
@@ -121,6 +121,27 @@ async def test_a_thousand_waiters_ask_together_and_none_is_forgotten() -> None:
         assert await short.result(timeout=5) == 1.0, "it is not behind those who take longer"
         await asyncio.gather(*waiting)
     assert stage.line.count("ended") < 400
+    assert stage.line.count("get_jobs") < 30, "that they are still there is asked now and then"
+
+
+@in_virtual_time
+async def test_nobody_waits_for_a_job_that_is_gone() -> None:
+    stage = Stage()
+
+    @stage.app.task
+    async def work() -> None:
+        pass
+
+    unknown, deleted = new_job().id, await work.enqueue()
+    waiting = [asyncio.ensure_future(deleted.result()) for _ in range(2)]
+    with pytest.raises(JobNotFound, match=str(unknown)):
+        await stage.app.jobs.result(unknown)
+    assert not any(waiter.done() for waiter in waiting), "it has not run, and is there"
+    await deleted.cancel()
+    await stage.app.jobs.delete(deleted.id)
+    for waiter in waiting:
+        with pytest.raises(JobNotFound, match=str(deleted.id)):
+            await waiter
 
 
 @in_virtual_time

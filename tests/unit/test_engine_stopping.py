@@ -2,10 +2,11 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
-from detent import Conflict, JobCanceled, JobContext, JobFailed, Retry, State
+from detent import ConfigError, Conflict, JobCanceled, JobContext, JobFailed, Retry, State
 from detent.events import JobTimedOut, JobWasCanceled
 from detent.testing.simulation.ledger import stubborn_sleep
 from detent.testing.simulation.stage import Stage
@@ -37,6 +38,80 @@ async def test_a_task_is_stopped_when_its_time_is_up() -> None:
     kinds = [each.kind for each in await stage.app.jobs.attempts(job.id)]
     assert kinds == ["timed_out", "timed_out"]
     assert [event.timeout for event in stage.told(JobTimedOut)] == [3, 3]
+
+
+@in_virtual_time
+@pytest.mark.parametrize("sign", ["heartbeat", "progress"])
+async def test_a_task_is_stopped_when_it_gives_no_sign_of_life(sign: str) -> None:
+    stage, ended = Stage(), list[float]()
+
+    @stage.app.task(heartbeat_timeout=5, retry=ONCE)
+    async def lives_for(ctx: JobContext, seconds: float) -> None:
+        began = stage.now
+        try:
+            while stage.now < began + seconds:
+                await asyncio.sleep(4)
+                await (ctx.heartbeat() if sign == "heartbeat" else ctx.progress(0.5))
+            await asyncio.sleep(3600)
+        finally:
+            ended.append(stage.now - began)
+
+    async with stage.node():
+        job = await lives_for.enqueue(100)
+        with pytest.raises(JobFailed, match="gave no sign of life for 5"):
+            await job.result(timeout=200)
+    assert ended == [pytest.approx(105, abs=0.01)]
+    assert [each.kind for each in await stage.app.jobs.attempts(job.id)] == ["timed_out"]
+    assert [(event.timeout, event.silent) for event in stage.told(JobTimedOut)] == [(5, True)]
+
+
+@in_virtual_time
+async def test_signs_of_life_do_not_lengthen_a_timeout() -> None:
+    stage = Stage()
+
+    @stage.app.task(heartbeat_timeout=2, timeout=9, retry=ONCE)
+    async def lively(ctx: JobContext) -> None:
+        while True:
+            await asyncio.sleep(1)
+            await ctx.heartbeat()
+
+    async with stage.node():
+        job = await lively.enqueue()
+        with pytest.raises(JobFailed, match="longer than 9"):
+            await job.result(timeout=60)
+        assert stage.now == pytest.approx(9, abs=1)
+    assert [(event.timeout, event.silent) for event in stage.told(JobTimedOut)] == [(9, False)]
+
+
+@in_virtual_time
+async def test_who_holds_up_the_event_loop_does_not_silence_others() -> None:
+    stage = Stage()
+
+    @stage.app.task(heartbeat_timeout=2, retry=ONCE)
+    async def lively(ctx: JobContext) -> str:
+        for _ in range(20):
+            await asyncio.sleep(1)
+            await ctx.heartbeat()
+        return "heard"
+
+    @stage.app.task
+    async def block() -> None:
+        await asyncio.sleep(3.5)
+        loop: Any = asyncio.get_running_loop()
+        loop._now += 5  # time passes, and nobody gets a turn
+
+    async with stage.node():
+        job = await lively.enqueue()
+        await block.enqueue()
+        assert await job.result(timeout=60) == "heard"
+
+
+@pytest.mark.parametrize(
+    "value", [0, -1, 0.5, float("nan"), float("inf"), "5s", True, timedelta(0)]
+)
+def test_what_is_no_heartbeat_timeout_is_refused(value: Any) -> None:
+    with pytest.raises(ConfigError, match="heartbeat_timeout = "):
+        Stage().app.task(heartbeat_timeout=value)(stubborn_sleep)
 
 
 @in_virtual_time

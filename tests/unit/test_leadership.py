@@ -246,7 +246,11 @@ async def test_two_leaders_by_force_the_first_hears_of_it_and_ends() -> None:
         assert (leader.term, leader.holder) == (2, other.id)
         # It still believes; the store does not.
         assert first.leads("maintenance") == old
-        assert await here.stage.store.forget_locks(old, timedelta(0), 1) == 0
+        store, holder = here.stage.store, VirtualRuntime("holder").new_id()
+        await store.acquire_lock("left behind", holder, "web-3", timedelta(0))
+        assert await store.forget_locks(old, timedelta(0), 1) == 0, "its first write is refused"
+        new = Term("maintenance", leader.term, other.id)
+        assert await store.forget_locks(new, timedelta(0), 1) == 1, "there was something to write"
         await here.stage.until(lambda: first.leads("maintenance") is None)
         assert here.stage.now <= CHECK + 1
     assert [event.reason for event in here.stage.told(LeaderLost)] == ["web-9 leads now"]

@@ -108,6 +108,13 @@ EXAMPLES: list[tuple[object, str]] = [
         ),
     ),
     (
+        events.JobTimedOut(JOB, "mail.send", "mail", 1, NODE, 5.0, silent=True),
+        (
+            f"job {JOB} (mail.send) gave no sign of life for 5 s in attempt 1 and was stopped; "
+            "its retry policy decides what follows"
+        ),
+    ),
+    (
         events.JobWasCanceled(JOB, "mail.send", "mail", 1, NODE, "not needed"),
         (
             f"job {JOB} (mail.send) was canceled while it ran (not needed); "

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 import pytest_asyncio
@@ -138,6 +139,17 @@ async def test_progress_told_without_a_pause_does_not_flood_the_node(
     monkeypatch.setattr(Attempt, "save_progress", lambda _, fraction, __: heard.append(fraction))
     assert await node.result("progress_often", 50_000) == 50_000
     assert heard[-1] == 0.99998, "the last word counts"
+    assert len(heard) < 1_000
+
+
+async def test_a_child_shows_that_it_goes_on_and_does_not_flood_the_node(
+    node: Station, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[UUID] = []
+    monkeypatch.setattr(Attempt, "heartbeat", lambda attempt: heard.append(attempt.job_id))
+    job = await node.enqueue("beat_often", 50_000)
+    assert await job.result(timeout=PATIENCE) == 50_000
+    assert set(heard) == {job.id}
     assert len(heard) < 1_000
 
 

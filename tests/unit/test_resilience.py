@@ -1,10 +1,12 @@
 """If these fail, an application cannot decide for itself which calls may be made."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from detent import ConfigError, JobContext, JobFailed, Retry
+from detent.events import JobRetrying
 from detent.model.outcome import Outcome
 from detent.spi.resilience import ProtectedCall, Resilience
 from detent.testing.simulation.stage import Stage
@@ -103,3 +105,37 @@ async def test_none_lets_all_calls_pass() -> None:
 def test_what_is_no_strategy_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"app.resilience\('retry'\): has no before"):
         Stage().app.resilience("retry")  # type: ignore[arg-type]
+
+
+@in_virtual_time
+async def test_what_makes_no_strategy_keeps_a_node_from_starting() -> None:
+    app = Stage().app
+    app.resilience(dict)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"made \{\}, without before\(\) and after\(\)"):
+        app.node_parts(app.config)
+
+
+@pytest.mark.parametrize("answer", [5, True, "later", object()])
+@in_virtual_time
+async def test_a_strategy_that_answers_nonsense_fails_the_attempt_and_loses_no_job(
+    answer: object,
+) -> None:
+    stage = Stage()
+
+    class Confused:
+        async def before(self, call: ProtectedCall) -> Any:
+            return answer if call.attempt == 1 else None
+
+        def after(self, call: ProtectedCall, outcome: Outcome) -> None: ...
+
+    stage.app.resilience(Confused)
+
+    @stage.app.task(name="work", retry=Retry(max_attempts=2, delay=timedelta(seconds=1)))
+    async def work() -> str:
+        return "done"
+
+    async with stage.node():
+        job = await work.enqueue()
+        assert await job.result(timeout=60) == "done"
+    (retried,) = stage.told(JobRetrying)
+    assert "Confused.before() returned" in retried.error

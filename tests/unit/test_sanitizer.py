@@ -3,10 +3,11 @@
 import json
 import logging
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from detent import JobFailed, Retry
+from detent import ConfigError, JobFailed, Retry
 from detent.config import Config, RedactionConfig
 from detent.errors import RemoteError
 from detent.events import HookFailed, JobDied, JobRetrying
@@ -139,3 +140,10 @@ async def test_views_hide_the_fields_that_they_are_told_to() -> None:
         assert json.loads(shown.args) == {"card": "***", "amount": 5}
         assert json.loads(shown.params or b"") == {"pin": "***", "shop": "x"}
         assert json.loads(shown.result or b"") == {"paid": 5, "from": [{"card": "***"}]}
+
+
+@pytest.mark.parametrize("wrong", [None, 5, "x"])
+@in_virtual_time
+async def test_what_is_no_sanitizer_is_refused(wrong: Any) -> None:
+    with pytest.raises(ConfigError, match=r"app.sanitizer\(.*\): must be a function"):
+        Stage().app.sanitizer(wrong)

@@ -14,9 +14,8 @@ from detent.errors import ClaimLost, InvalidJob, JobCanceled, PayloadTooLarge
 from detent.events import Bus
 from detent.lifetimes import Lifetime
 from detent.listeners import Listeners
-from detent.model.failure import Clean, Sanitizer
+from detent.model.failure import Clean, Sanitizer, kept
 from detent.model.job import Claim, LogLine, Progress
-from detent.model.text import storable
 from detent.options import read_options
 from detent.spi.codec import Codec
 from detent.spi.executor import Encoded, Executor
@@ -76,6 +75,11 @@ class Attempt:
     task: Any = None
     """The asyncio task that runs it."""
     timeout: float | None = None
+    silence: float | None = None
+    """For how many seconds it may give no sign of life."""
+    heard_at = 0.0
+    silent = False
+    """Whether it was stopped because it gave none."""
     timer: Cancelable | None = None
     stop: Stop | None = None
     reason: str | None = None
@@ -206,12 +210,17 @@ class Attempt:
         if self.stop is not None:
             raise JobCanceled(self.job_id, self.reason or str(self.stop))
 
+    def heartbeat(self) -> None:
+        """Show that the task goes on; on any thread."""
+        self.heard_at = self.bench.runtime.monotonic()
+
     def save_progress(self, fraction: float, message: str | None) -> None:
         """Keep how far the task is."""
+        self.heartbeat()
         if self.stop is Stop.FENCED:
             return
         self.side_writes = True
-        text = None if message is None else storable(message, self.bench.limits.max_log_line)
+        text = None if message is None else self._kept(message)
         self.bench.scribe.progress(Progress(self.job_id, self.fence, fraction, text))
 
     def write_log(self, level: str, message: str) -> None:
@@ -219,8 +228,12 @@ class Attempt:
         if self.stop is Stop.FENCED:
             return
         self.side_writes = True
-        text = storable(message, self.bench.limits.max_log_line)
-        self.bench.scribe.log(LogLine(self.job_id, self.fence, self.attempt, level, text))
+        line = LogLine(self.job_id, self.fence, self.attempt, level, self._kept(message))
+        self.bench.scribe.log(line)
+
+    def _kept(self, text: str) -> str:
+        """Return what is kept of what a task writes: no secrets, and not too much."""
+        return kept(text, self.bench.limits.max_log_line, self.bench.clean)
 
     def set_result(self, value: Any) -> None:
         """Set what `transaction()` will store."""

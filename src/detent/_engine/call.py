@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from detent._engine.attempt import Attempt, Stop
 from detent._engine.inject import furnished, is_furnished_here
@@ -12,6 +12,9 @@ from detent.events import StuckThread
 from detent.options import read_options
 from detent.spi.executor import Call, Encoded, Executor
 from detent.tasks import Task
+
+# Two moments that are less than this apart are one: sums of floats are not exact.
+SLACK: Final = 0.001
 
 
 def start_timer(attempt: Attempt, task: Task[..., Any]) -> None:
@@ -23,11 +26,40 @@ def start_timer(attempt: Attempt, task: Task[..., Any]) -> None:
             timeout = timedelta(seconds=stored.timeout)
     if timeout is not None:
         attempt.timeout = timeout.total_seconds()
-        _set_timer(attempt, attempt.timeout)
+    silence = task.options_declared.heartbeat_timeout
+    if silence is not None:
+        attempt.silence = silence.total_seconds()
+    if timeout is not None or silence is not None:
+        _set_timer(attempt)
 
 
-def _set_timer(attempt: Attempt, seconds: float) -> None:
-    attempt.timer = attempt.bench.runtime.later(seconds, lambda: attempt.stop_for(Stop.TIMEOUT))
+def _set_timer(attempt: Attempt) -> None:
+    if attempt.silence is not None:
+        attempt.heartbeat()
+        _watch(attempt, attempt.silence)
+    elif attempt.timeout is not None:
+        later = attempt.bench.runtime.later
+        attempt.timer = later(attempt.timeout, lambda: attempt.stop_for(Stop.TIMEOUT))
+
+
+def _watch(attempt: Attempt, silence: float) -> None:
+    """Stop an attempt that is not heard of for too long, or takes too long; else look later."""
+    runtime = attempt.bench.runtime
+    now = runtime.monotonic()
+    left = attempt.heard_at + silence - now
+    if attempt.timeout is not None:
+        left = min(left, attempt.started + attempt.timeout - now)
+    if left <= SLACK:
+        attempt.silent = attempt.heard_at + silence - now <= SLACK
+        attempt.stop_for(Stop.TIMEOUT)
+        return
+
+    def look() -> None:
+        # Who holds up the event loop keeps this job from being heard: that is not its silence.
+        attempt.heard_at += max(runtime.monotonic() - now - left, 0.0)
+        _watch(attempt, silence)
+
+    attempt.timer = runtime.later(left, look)
 
 
 async def call(
@@ -104,8 +136,8 @@ def _begin_anew(members: Sequence[Attempt]) -> None:
     """The wait is over: the attempt begins now."""
     for attempt in members:
         attempt.started = attempt.bench.runtime.monotonic()
-        if attempt.timeout is not None and attempt.stop is None:
-            _set_timer(attempt, attempt.timeout)
+        if (attempt.timeout or attempt.silence) and attempt.stop is None:
+            _set_timer(attempt)
 
 
 def _linger(attempt: Attempt) -> None:

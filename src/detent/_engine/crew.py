@@ -1,7 +1,6 @@
 """The services of one node, made and introduced to each other."""
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -23,87 +22,18 @@ from detent._engine.maintenance.prune import Pruner
 from detent._engine.maintenance.rates import RateForgetter
 from detent._engine.maintenance.rescue import Rescuer
 from detent._engine.maintenance.slots import SlotForgetter
+from detent._engine.parts import NodeParts
 from detent._engine.reconcile import Reconciler
 from detent._engine.schedule import Firer
 from detent._engine.scribe import Scribe
-from detent._engine.seal import Seal
 from detent._engine.service import Service
 from detent._engine.signals import SignalReader
 from detent._engine.suspect import SuspectClaimer
 from detent._engine.watchdog import Watchdog
-from detent.config import Config
-from detent.daemons import Daemon
-from detent.events import Bus
-from detent.lifetimes import Lifetime
-from detent.listeners import Audience
-from detent.model.breaker import Breaker
-from detent.model.failure import Clean, Sanitizer
-from detent.model.limits import Limit
-from detent.model.schedule import Schedule
-from detent.spi.codec import Codec
-from detent.spi.executor import Executor
 from detent.spi.guard import Guard
-from detent.spi.leadership import TermFence
-from detent.spi.middleware import Middleware
-from detent.spi.nodes import NodeIdentity, NodeInfo
-from detent.spi.notifier import Notifier, Wake
-from detent.spi.resilience import Resilience
-from detent.spi.runtime import Runtime
-from detent.spi.sealing import Sealing
-from detent.spi.store import Store
-from detent.tasks import Registry
+from detent.spi.notifier import Wake
 
 WORKER: Final = "worker"
-Hook = Callable[[], Awaitable[None] | None]
-
-
-@dataclass(frozen=True, slots=True)
-class NodeParts:
-    """What a node is made from."""
-
-    runtime: Runtime
-    bus: Bus
-    store: Store
-    notifier: Notifier | None
-    registry: Registry
-    config: Config
-    identity: NodeIdentity
-    codecs: Mapping[str, Codec]
-    executors: Mapping[str, Executor]
-    middleware: Sequence[Middleware] = ()
-    lifetime: Lifetime | None = None
-    """Where the node keeps what its tasks depend on."""
-    hooks: Mapping[str, Sequence[Hook]] = field(default_factory=dict)
-    stack: Callable[[], str] | None = None
-    """The stack of the thread that runs the node; called on another one. None where a blocked
-    loop would block that other thread too.
-    """
-    load: Callable[[], Mapping[str, float]] = dict
-    """What the process says of itself with each heartbeat; called on the heartbeat's thread."""
-    is_gone: Callable[[NodeInfo], bool] = lambda _node: False
-    """Whether another node is known to have ended: its process was on this machine."""
-    daemons: Iterable[Daemon] = ()
-    schedules: Sequence[Schedule] = ()
-    """What code declares."""
-    sealing: Sealing | None = None
-    """What opens and seals, where there are keys."""
-    clean: Clean | None = None
-    sanitizer: Sanitizer | None = None
-    """What is done to errors before they are stored or told."""
-    seal: Seal | None = None
-    """What seals the jobs that schedules fire."""
-    guards: Sequence[Guard] = ()
-    """What stands around every attempt; those of one node only."""
-    resilience: Resilience | None = None
-    """What stands around every call instead of the circuit breakers."""
-    breakers: Mapping[str, Breaker] = field(default_factory=dict)
-    """The circuit breakers that tasks may name; none at all cost nothing."""
-    limits: Sequence[Limit] = ()
-    """What code says about limits: the store must know before a job behind one is claimed."""
-    fence: TermFence | None = None
-    """What fences the transactions of daemons, if not the store alone."""
-    audience: Audience | None = None
-    """Who wants to know what the node has done."""
 
 
 class Crew:
@@ -115,7 +45,7 @@ class Crew:
         self._does_chores = True
         self.scribe = Scribe(runtime, bus, store)
         self.finisher = Finisher(runtime, bus, store, store)
-        self.announcer = Announcer(runtime, bus, store, parts.audience, config)
+        self.announcer = Announcer(runtime, bus, store, parts.audience, config, parts.clean)
         self.breakers = self._breakers()
         self.bench = self._bench()
         self.dispatcher = Dispatcher(self.bench, self.finisher, config.node.slots())
@@ -215,7 +145,7 @@ class Crew:
 
     def _declarer(self) -> Declarer:
         parts = self._parts
-        return Declarer(
+        declarer = Declarer(
             parts.runtime,
             parts.bus,
             parts.store,
@@ -225,6 +155,8 @@ class Crew:
             node_name=parts.identity.name,
             config=parts.config.schedules,
         )
+        declarer.seal = parts.seal
+        return declarer
 
     def _daemons(self) -> DaemonKeeper:
         parts = self._parts
@@ -283,12 +215,13 @@ class Crew:
     def _introduce(self) -> None:
         """Let the services know each other, by the few calls they need."""
         self.finisher.forget = self.dispatcher.forget
-        self.finisher.announcer = self.announcer
+        self.finisher.announcer = self.firer.announcer = self.announcer
         self.rescuer.on_rescued = self.announcer.rescued
         self.finisher.on_requeued = self.claimer.wake
         self.finisher.on_released = self.gates.released
         self.gates.on_suspect = self.suspects.wake
         self.suspects.claim_gated = self.gates.claim_suspect
+        self.suspects.compare = self.reconciler.compare
         self.dispatcher.on_room = self.room_came
         self.claimer.on_lost_reply = self.reconciler.wake
         self.firer.on_fired = self._jobs_came
@@ -391,5 +324,6 @@ class Crew:
         return {
             "running": self.dispatcher.busy,
             "slots": self.dispatcher.slots,
+            "connections": self._parts.store.connections(),
             "lag": 0.0 if self.watchdog is None else round(self.watchdog.lag, 3),
         }

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from detent._engine.attempt import Attempt, Stop, encode_result
 from detent._engine.call import call, start_timer
-from detent._engine.failure import describe_error, encode_error
+from detent._engine.failure import describe_error, encode_error, reason_of
 from detent._engine.guards import run_guarded, tell_guards
 from detent._engine.unseal import unseal
 from detent.context import JobContext, bind
@@ -168,18 +168,26 @@ def keep_result(attempt: Attempt, task: Task[..., Any], value: Any) -> None:
         if task.options_declared.strict_result:
             raise Fail(f"the result cannot be stored: {error}") from error
         attempt.result = attempt.bench.codecs["json"].encode({"detent": "result dropped"})
-        attempt.bench.bus.emit(ResultDropped(attempt.claim.id, attempt.claim.task, str(error)))
+        # It names the place in the result, which may be a secret itself.
+        problem = str(error) if attempt.sealer is None else describe_error(attempt, error)
+        attempt.bench.bus.emit(ResultDropped(attempt.claim.id, attempt.claim.task, problem))
 
 
 def stopped(attempt: Attempt) -> Outcome:
     """Return the outcome of an attempt that was told to stop."""
     match attempt.stop:
         case Stop.TIMEOUT:
-            return Outcome(Ending.TIMED_OUT, JobTimeout(f"took longer than {attempt.timeout} s"))
+            return Outcome(Ending.TIMED_OUT, JobTimeout(_overdue(attempt)))
         case Stop.CANCEL:
             return Outcome(Ending.CANCELED, reason=attempt.reason)
         case _:
             return Outcome(Ending.RELEASED)
+
+
+def _overdue(attempt: Attempt) -> str:
+    if attempt.silent:
+        return f"gave no sign of life for {attempt.silence} s"
+    return f"took longer than {attempt.timeout} s"
 
 
 def outcome_of(attempt: Attempt, error: BaseException) -> Outcome:
@@ -198,7 +206,7 @@ def outcome_of(attempt: Attempt, error: BaseException) -> Outcome:
         case Fail():
             return Outcome(Ending.FAILED, error, retryable=False)
         case JobCanceled():
-            return Outcome(Ending.CANCELED, reason=error.reason)
+            return Outcome(Ending.CANCELED, reason=reason_of(attempt, error.reason))
         case _:
             return Outcome(Ending.FAILED, error)
 
@@ -319,7 +327,8 @@ def _tell(attempt: Attempt, outcome: Outcome, decision: Decision, lasted: float)
     who = identity_of(attempt)
     delay = 0.0 if decision.delay is None else decision.delay.total_seconds()
     if outcome.ending is Ending.TIMED_OUT:
-        _say(attempt, JobTimedOut(*who, attempt.timeout or 0.0))
+        limit = attempt.silence if attempt.silent else attempt.timeout
+        _say(attempt, JobTimedOut(*who, limit or 0.0, attempt.silent))
     match decision.state, outcome.ending:
         case State.SUCCEEDED, _:
             if bench.bus.wants(JobSucceeded) or bench.heard:

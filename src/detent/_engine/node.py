@@ -9,9 +9,10 @@ from typing import Any, Final
 from uuid import UUID
 
 from detent._engine.attempt import Stop
-from detent._engine.crew import Crew, NodeParts
+from detent._engine.crew import Crew
 from detent._engine.listen import Listener
 from detent._engine.membership import Membership
+from detent._engine.parts import NodeParts
 from detent._engine.service import Service
 from detent._engine.wakeup import Wakeup
 from detent.errors import StoreError

@@ -6,7 +6,7 @@ from typing import Any, Final
 import click
 
 from detent.cli.command import example, json_option, store_options
-from detent.cli.groups import CommandGroup, Part
+from detent.cli.groups import Part, listing
 from detent.cli.moments import ago, iso, now
 from detent.cli.output import (
     Column,
@@ -34,14 +34,7 @@ COLUMNS: Final = (
 )
 
 
-@click.group(
-    "daemons",
-    cls=CommandGroup,
-    parts=PARTS,
-    default="list",
-    subcommand_metavar="[COMMAND] [ARGS]...",
-    epilog=example("detent daemons", "detent daemons --json"),
-)
+@listing("daemons", PARTS, "detent daemons", "detent daemons --json")
 def daemons_command() -> None:
     """Look at the daemons: where each runs, and how it is doing.
 

@@ -6,12 +6,12 @@ a page of usage.
 
 import importlib
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from detent.cli.command import Failed, NotUnderstood
+from detent.cli.command import Failed, NotUnderstood, example
 from detent.errors import ConfigError, DetentError, InvalidJob
 
 if TYPE_CHECKING:
@@ -86,6 +86,21 @@ class CommandGroup(click.Group):
             if name.startswith(incomplete)
         ]
         return items + click.Command.shell_complete(self, ctx, incomplete)
+
+
+def listing(
+    name: str, parts: Mapping[str, Part], *examples: str
+) -> Callable[[Callable[..., Any]], CommandGroup]:
+    """Make a group of commands about many things, which are listed when none is named."""
+    made: Callable[[Callable[..., Any]], CommandGroup] = click.group(
+        name,
+        cls=CommandGroup,
+        parts=parts,
+        default="list",
+        subcommand_metavar="[COMMAND] [ARGS]...",
+        epilog=example(*examples),
+    )
+    return made
 
 
 class Program(CommandGroup):

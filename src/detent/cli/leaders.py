@@ -6,7 +6,7 @@ from typing import Any, Final
 import click
 
 from detent.cli.command import example, json_option, store_options
-from detent.cli.groups import CommandGroup, Part
+from detent.cli.groups import Part, listing
 from detent.cli.moments import age, ago, iso, now
 from detent.cli.output import (
     Column,
@@ -33,14 +33,7 @@ COLUMNS: Final = (
 )
 
 
-@click.group(
-    "leaders",
-    cls=CommandGroup,
-    parts=PARTS,
-    default="list",
-    subcommand_metavar="[COMMAND] [ARGS]...",
-    epilog=example("detent leaders", "detent leaders --json"),
-)
+@listing("leaders", PARTS, "detent leaders", "detent leaders --json")
 def leaders_command() -> None:
     """Look at who leads: chores, schedules and daemons.
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 import click
 
 from detent.cli.command import Failed, NotUnderstood, example, json_option, store_options
-from detent.cli.groups import CommandGroup, Part, meant
+from detent.cli.groups import Part, listing, meant
 from detent.cli.moments import age, ago, iso, now
 from detent.cli.output import (
     Column,
@@ -40,14 +40,7 @@ COLUMNS: Final = (
 )
 
 
-@click.group(
-    "locks",
-    cls=CommandGroup,
-    parts=PARTS,
-    default="list",
-    subcommand_metavar="[COMMAND] [ARGS]...",
-    epilog=example("detent locks", "detent locks release import --yes"),
-)
+@listing("locks", PARTS, "detent locks", "detent locks release import --yes")
 def locks_command() -> None:
     """Look at the locks that are held; release one.
 

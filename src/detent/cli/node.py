@@ -18,7 +18,7 @@ from detent.app import App
 from detent.cli.command import Failed, example, store_options
 from detent.cli.locate import aim, find_app
 from detent.cli.running import run
-from detent.cli.supervise import Supervisor, command_of_child, lifeline_of, names_for
+from detent.cli.supervise import Supervisor, command_of_child, names_for, take_lifeline
 from detent.config import NodeConfig
 from detent.errors import ConfigError
 from detent.running import RunningNode
@@ -97,7 +97,10 @@ def node_command(
         raise click.UsageError("--concurrency is for the queue 'default' alone; use --queues")
     if processes is not None:
         base = settings["name"] or app.config.node.name or socket.gethostname()
-        supervisor = Supervisor(app, command_of_child(sys.argv[1:]), names_for(base, processes))
+        given = settings["drain_timeout"]
+        drain = app.config.node.drain_timeout if given is None else given
+        names, command = names_for(base, processes), command_of_child(sys.argv[1:])
+        supervisor = Supervisor(app, command, names, drain)
         run(supervisor.run(), app.config, for_long=True)
         return
     node = app.node(**settings)
@@ -142,7 +145,7 @@ class Stopper:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             _handle(loop, number, self.stop)
-        lifeline = lifeline_of(os.environ)
+        lifeline = take_lifeline(os.environ)
         if lifeline is not None:
             loop.add_reader(lifeline, self._orphaned, loop, lifeline)
 

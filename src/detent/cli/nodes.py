@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 
 from detent.cli.command import example, json_option, store_options
-from detent.cli.groups import CommandGroup, Part
+from detent.cli.groups import Part, listing
 from detent.cli.moments import age, ago, iso, now
 from detent.cli.output import (
     Column,
@@ -44,15 +44,22 @@ COLUMNS: Final = (
     Column("lease", right=True),
 )
 
-
-@click.group(
-    "nodes",
-    cls=CommandGroup,
-    parts=PARTS,
-    default="list",
-    subcommand_metavar="[COMMAND] [ARGS]...",
-    epilog=example("detent nodes", "detent nodes --json", "detent nodes drain web-1"),
+LINE: Final = (
+    "name",
+    "incarnation",
+    "state",
+    "host",
+    "pid",
+    "version",
+    "queues",
+    "running",
+    "heartbeat_at",
+    "lease_until",
 )
+"""What a program that reads lines is told of a node; more is in the JSON document."""
+
+
+@listing("nodes", PARTS, "detent nodes", "detent nodes --json", "detent nodes drain web-1")
 def nodes_command() -> None:
     """Look at the nodes; let them drain, or forget them.
 
@@ -91,18 +98,23 @@ def _record(node: NodeInfo, running: int) -> dict[str, Any]:
         "host": node.host,
         "pid": node.pid,
         "version": node.version,
+        "roles": list(node.roles),
+        "capabilities": list(node.capabilities),
         "queues": dict(node.queues),
         "running": running,
+        "load": dict(node.load),
+        "info": dict(node.info),
         "started_at": iso(node.started_at),
         "heartbeat_at": iso(node.heartbeat_at),
         "lease_until": iso(node.lease_until),
+        "dead_at": iso(node.dead_at),
+        "death": node.death,
     }
 
 
 def _line(node: NodeInfo, running: int) -> tuple[object, ...]:
     record = _record(node, running) | {"queues": _queues(node)}
-    del record["started_at"]
-    return tuple(record.values())
+    return tuple(record[name] for name in LINE)
 
 
 def _queues(node: NodeInfo) -> str:
@@ -137,6 +149,8 @@ def _print_for_people(nodes: Sequence[tuple[NodeInfo, int]]) -> None:
 
 def _lease(node: NodeInfo, at: datetime) -> Any:
     """Return how long the lease lasts; one that has run out is what to look at."""
+    if node.death is not None:
+        return text(one_line(node.death), "dim")
     if node.lease_until <= at:
         return text(f"ended {ago(node.lease_until, at)}", "bold red")
     return f"{age(node.lease_until - at)} left"

@@ -7,7 +7,7 @@ import click
 
 from detent.cli.command import Failed, example, json_option, reading, store_options
 from detent.cli.completion import complete_queue
-from detent.cli.groups import CommandGroup, Part, meant
+from detent.cli.groups import Part, listing, meant
 from detent.cli.limits import limit_from, limit_options, print_limit
 from detent.cli.moments import age, iso, now
 from detent.cli.output import (
@@ -59,14 +59,7 @@ COLUMNS: Final = (
 )
 
 
-@click.group(
-    "queues",
-    cls=CommandGroup,
-    parts=PARTS,
-    default="list",
-    subcommand_metavar="[COMMAND] [ARGS]...",
-    epilog=example("detent queues", "detent queues pause mail", "detent queues resume mail"),
-)
+@listing("queues", PARTS, "detent queues", "detent queues pause mail", "detent queues resume mail")
 def queues_command() -> None:
     """Look at queues; pause, resume and scale them.
 

@@ -43,6 +43,7 @@ class Session:
     nodes: Nodes
     notifier: Notifier | None
     config: Config
+    protection: Protection
 
     @property
     def locks(self) -> Locks:
@@ -63,6 +64,7 @@ class Session:
             runtime=SystemRuntime(),
             config=self.config.schedules,
             notifier=self.notifier,
+            protection=self.protection,
         )
 
     @property
@@ -97,16 +99,18 @@ def with_session(config: Config, work: Callable[[Session], Awaitable[Result]]) -
 
 @asynccontextmanager
 async def _open(config: Config) -> AsyncIterator[Session]:
+    protection = _protection(config)
     store, notifier = open_store(config)
     try:
         await store.open()
         yield Session(
             store,
-            Jobs(store, store, JsonCodec(), _protection(config)),
+            Jobs(store, store, JsonCodec(), protection),
             Queues(store, store, notifier),
             Nodes(store, notifier, config.cluster.max_crashes),
             notifier,
             config,
+            protection,
         )
     finally:
         if notifier is not None:
@@ -115,10 +119,13 @@ async def _open(config: Config) -> AsyncIterator[Session]:
 
 
 def _protection(config: Config) -> Protection:
-    """Return what opens and hides: keys, if the settings have some, and the fields to hide."""
+    """Return what seals, opens and hides: keys, if the settings have some, and fields to hide."""
     encryption = config.encryption
     sealing = open_sealing(encryption, SystemRuntime()) if encryption.keys else None
-    return Protection(config.limits, Views(sealing, read_redaction(config.redaction)))
+    made = Protection(config.limits, Views(sealing, read_redaction(config.redaction)))
+    made.sealing = sealing
+    made.everything = encryption.enabled
+    return made
 
 
 def refuse_memory(config: Config) -> None:

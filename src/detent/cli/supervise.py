@@ -10,13 +10,14 @@ import logging
 import os
 import random
 import signal
-import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import MutableMapping, Sequence
+from datetime import timedelta
 from typing import Final
 
 from detent.app import App
 from detent.errors import StoreError
+from detent.machine import was_process
 
 # The child's end of a pipe that breaks when the parent is gone.
 LIFELINE: Final = "DETENT_LIFELINE"
@@ -34,7 +35,11 @@ log = logging.getLogger("detent.supervisor")
 class Supervisor:
     """Keeps a number of node processes running until told to stop."""
 
-    def __init__(self, app: App, command: Sequence[str], names: Sequence[str]) -> None:
+    def __init__(
+        self, app: App, command: Sequence[str], names: Sequence[str], drain: timedelta
+    ) -> None:
+        self.patience = drain.total_seconds() + KILL_AFTER
+        """How long a child that was told to end may take."""
         self._app = app
         self._command = command
         self._names = names
@@ -108,8 +113,7 @@ class Supervisor:
         await asyncio.wait((ended, told), return_when=asyncio.FIRST_COMPLETED)
         told.cancel()
         if not ended.done():
-            drain = self._app.config.node.drain_timeout.total_seconds()
-            await asyncio.wait((ended,), timeout=drain + KILL_AFTER)
+            await asyncio.wait((ended,), timeout=self.patience)
             if not ended.done():
                 log.error("node process %d did not end; killing it", child.pid)
                 child.kill()
@@ -117,12 +121,12 @@ class Supervisor:
 
     async def _bury(self, pid: int, code: int) -> None:
         """Tell the cluster of a death, and give the jobs back at once."""
-        nodes, host = self._app.nodes, socket.gethostname()
+        nodes = self._app.nodes
         try:
             dead = [
                 node.incarnation
                 for node in await nodes.list()
-                if (node.host, node.pid) == (host, pid) and node.state != "dead"
+                if node.state != "dead" and was_process(node, pid)
             ]
             if not dead:
                 return
@@ -161,7 +165,10 @@ def command_of_child(arguments: Sequence[str]) -> list[str]:
     return child
 
 
-def lifeline_of(environment: Mapping[str, str]) -> int | None:
-    """Return the file descriptor that breaks when the parent is gone, if there is a parent."""
-    value = environment.get(LIFELINE, "")
+def take_lifeline(environment: MutableMapping[str, str]) -> int | None:
+    """Return the file descriptor that breaks when the parent is gone, if there is a parent.
+
+    What a job starts does not inherit it, and must not take another file for it.
+    """
+    value = environment.pop(LIFELINE, "")
     return int(value) if value.isdigit() else None

@@ -35,6 +35,7 @@ class Kind(IntEnum):
     RAISED = 12
     PROGRESS = 13
     LOG = 14
+    HEARTBEAT = 15
 
 
 class Setup(msgspec.Struct, array_like=True):
@@ -142,6 +143,7 @@ _HEADS: Final = {
     Kind.RAISED: Raised,
     Kind.PROGRESS: Progress,
     Kind.LOG: Line,
+    Kind.HEARTBEAT: None,
 }
 _KINDS: Final = {
     int(kind): (kind, msgspec.json.Decoder(head).decode) for kind, head in _HEADS.items()

@@ -13,7 +13,8 @@ from detent.errors import ClaimLost, ConfigError, JobCanceled
 from detent.executors.frames import Cancel, Head, Kind, Line, Progress, Run
 from detent.model.text import storable
 
-# Progress is stored once a second; a loop that tells it all the time must not flood the node.
+# Progress is stored once a second; a loop that tells it all the time must not flood the node. Nor
+# must one that shows all the time that it goes on.
 PROGRESS_PAUSE: Final = 0.1
 
 Send = Callable[[Kind, Head], None]
@@ -32,6 +33,7 @@ class ChildJob:
         self._lock = RLock()
         self._over = False
         self._told_at = 0.0
+        self._beat_at = 0.0
         self._untold: Progress | None = None
         self._interrupt: Callable[[], None] | None = None
         self.queue = run.queue
@@ -89,6 +91,13 @@ class ChildJob:
             raise ClaimLost(self.job_id)
         if self.stop is not None:
             raise JobCanceled(self.job_id, self.reason or self.stop)
+
+    def heartbeat(self) -> None:
+        """Tell the node, unless it was told just before."""
+        with self._lock:
+            if not self._over and time.monotonic() - self._beat_at >= PROGRESS_PAUSE:
+                self._send(Kind.HEARTBEAT, None)
+                self._beat_at = time.monotonic()
 
     def save_progress(self, fraction: float, message: str | None) -> None:
         """Tell the node now, or soon when it was told just before."""

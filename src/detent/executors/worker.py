@@ -195,6 +195,9 @@ class Worker(asyncio.Protocol):
             case Kind.PROGRESS:
                 if self.job is not None:
                     self.job.save_progress(frame.head.fraction, frame.head.message)
+            case Kind.HEARTBEAT:
+                if self.job is not None:
+                    self.job.heartbeat()
             case Kind.LOG:
                 if self.job is not None:
                     self.job.write_log(frame.head.level, frame.head.message)

@@ -38,8 +38,9 @@ def _snoozed(event: events.JobSnoozed) -> str:
 
 
 def _timed_out(event: events.JobTimedOut) -> str:
+    what = "gave no sign of life for" if event.silent else "took longer than"
     return (
-        f"{job(event)} took longer than {event.timeout:g} s in attempt {event.attempt} and was "
+        f"{job(event)} {what} {event.timeout:g} s in attempt {event.attempt} and was "
         "stopped; its retry policy decides what follows"
     )
 

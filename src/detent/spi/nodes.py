@@ -25,7 +25,7 @@ class NodeInfo(NamedTuple):
     info: Mapping[str, str] = {}
     """What the node says of itself: its Python, its place, whatever an app adds."""
     load: Mapping[str, float] = {}
-    """What it said with its last heartbeat: running, slots, cpu, rss, lag."""
+    """What it said with its last heartbeat: running, slots, connections, cpu, rss, lag."""
     dead_at: datetime | None = None
     death: str | None = None
     """Why it was declared dead."""

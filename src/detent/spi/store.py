@@ -275,6 +275,12 @@ class StoreLifecycle(Protocol):
     async def close(self) -> None:
         """Give back what this process and event loop hold; harmless when nothing is held."""
 
+    def connections(self) -> int:
+        """Return how many connections this process has to the server now; from any thread.
+
+        A store without a server has none.
+        """
+
 
 class Store(
     EnqueueStore,

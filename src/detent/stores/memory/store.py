@@ -84,6 +84,9 @@ class MemoryStore(Breaking, Telling, Scheduling):
     async def open(self) -> None:
         """There is nothing to reach."""
 
+    def connections(self) -> int:
+        return 0
+
     async def close(self) -> None:
         """Keep everything: a store that is opened again still knows its jobs."""
 
@@ -304,8 +307,10 @@ class MemoryStore(Breaking, Telling, Scheduling):
     async def claim_gated(self, request: GatedRequest) -> GatedAnswer:
         return await self._do(memory_limits.claim_gated, request)
 
-    async def gated_lanes(self, queues: Sequence[str], after: str, limit: int) -> list[GatedLane]:
-        return await self._do(memory_limits.gated_lanes, queues, after, limit)
+    async def gated_lanes(
+        self, queues: Sequence[str], after: str, limit: int, boost_interval: timedelta
+    ) -> list[GatedLane]:
+        return await self._do(memory_limits.gated_lanes, queues, after, limit, boost_interval)
 
     async def take(self, asks: Sequence[RateAsk]) -> list[RateVerdict]:
         return await self._do(memory_limits.take_rates, asks)

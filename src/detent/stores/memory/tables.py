@@ -12,7 +12,8 @@ from uuid import UUID
 
 from detent.model.gates import Gate
 from detent.model.job import Attempt, LogEntry, NewJob, Progress
-from detent.model.limits import Bucket, Limit, Pass
+from detent.model.limits import Limit
+from detent.model.rates import Grants
 from detent.model.schedule import ScheduleInfo, SlotInfo
 from detent.model.state import State
 from detent.spi.breakers import BreakerRow
@@ -179,9 +180,8 @@ class Rule(NamedTuple):
 class Kept(NamedTuple):
     """What a rate remembers; from `until` on it might as well have forgotten."""
 
-    bucket: Bucket | None
-    passes: tuple[Pass, ...]
-    until: datetime
+    grants: Grants
+    until: float
 
 
 class Scheduled(NamedTuple):

@@ -7,6 +7,7 @@ state behind, so a returned connection needs no reset (the driver's pool sends o
 import asyncio
 import os
 import random
+import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -133,6 +134,7 @@ class Database:
         self._pools: dict[tuple[int, int], Pool] = {}
         self._pooler = address.pooler
         self._hosts = Hosts(address.url)
+        self._made: dict[int, tuple[int, weakref.ref[Connection]]] = {}
 
     def sql(self, name: str) -> str:
         """Return the text of a statement for this database's schema."""
@@ -151,6 +153,19 @@ class Database:
 
     async def connect(self) -> Connection:
         """Return a new connection, set up for direct access or for a pooler as needed."""
+        connection = await self._connected()
+        # One step at a time: loops on other threads do the same.
+        for key, made in list(self._made.items()):
+            if not _is_open(*made):
+                self._made.pop(key, None)
+        self._made[id(connection)] = (os.getpid(), weakref.ref(connection))
+        return connection
+
+    def connections(self) -> int:
+        """Return how many connections this process has open, whoever uses them."""
+        return sum(_is_open(*made) for made in list(self._made.values()))
+
+    async def _connected(self) -> Connection:
         timeout = self.address.timeout.total_seconds()
         if await self.behind_pooler():
             connection = await self._hosts.connect(
@@ -250,6 +265,11 @@ class Database:
         pool = self._pools.pop(key, None)
         if pool is not None and pool.loop is asyncio.get_running_loop():
             await pool.close()
+
+
+def _is_open(process: int, made: "weakref.ref[Connection]") -> bool:
+    connection = made()
+    return process == os.getpid() and connection is not None and not connection.is_closed()
 
 
 def _drop_if_broken(pool: Pool, connection: Connection, error: BaseException) -> None:

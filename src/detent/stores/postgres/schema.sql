@@ -414,6 +414,8 @@ CREATE TABLE detent.detent_alert (
     delivered_at timestamptz,
     acked_at     timestamptz,
     acked_by     text,
+    -- What became of it: [seconds since 1970, what, who, note], in order.
+    trail        jsonb       NOT NULL DEFAULT '[]',
     UNIQUE (task, fingerprint, window_start)
 ) WITH (fillfactor = 50); -- counting is a HOT update
 
@@ -436,6 +438,8 @@ CREATE TABLE detent.detent_limit (
     rate_per    float8,
     burst       integer,
     algorithm   text,
+    -- How many turns the key of a fair share has for each of another.
+    weight      integer,
     -- What code says, as JSON; NULL when only an operator made this limit.
     declared    text,
     -- Whether an operator's word holds, and not the code's.
@@ -576,6 +580,8 @@ END $$;
 -- Say how many jobs of each lane may pass its gates, for the statement that then takes them.
 -- node_         incarnation
 -- lanes_ queues_ rooms_ frees_: one for each lane; of those under a rate at most frees_ may pass
+-- least_        the lowest aged priority that may pass, for each lane
+-- shares_       the gate of each lane's fair share, or NULL
 -- due_at_ ids_  where scans begin, five priorities for each lane, as in claim_jobs
 -- lane_gates_   the numbers of the gates of all lanes, lane after lane, with their weights_
 -- ends_         for each lane, how many of those there are up to its own
@@ -585,7 +591,7 @@ END $$;
 --               of one gate only grow, since they are given out under its lock
 CREATE FUNCTION detent.detent_open_gates(
     node_ uuid, lanes_ text[], queues_ text[], rooms_ integer[], frees_ integer[],
-    due_at_ timestamptz[], ids_ uuid[], lane_gates_ integer[], weights_ integer[], ends_ integer[],
+    least_ integer[], shares_ text[], due_at_ timestamptz[], ids_ uuid[], lane_gates_ integer[], weights_ integer[], ends_ integer[],
     gates_ text[], definitions_ text[], keys_ bigint[], required_ boolean[], places_ integer[],
     floors_ bigint[], server_ float8, limit_ integer, boost_ float8
 ) RETURNS TABLE (
@@ -595,6 +601,10 @@ CREATE FUNCTION detent.detent_open_gates(
     -- What its running jobs count at, and how much of it each takes.
     held text[], held_by integer[],
     blocked_by text, wait float8, due_in float8, now timestamptz,
+    -- What is most urgent of it: its priority, and for how long it has waited.
+    priority integer, waited float8,
+    -- What the limit of its share says.
+    weight integer,
     -- The oldest fence that counts at each gate, and since when this server runs.
     floors bigint[], server float8
 ) LANGUAGE plpgsql AS $$
@@ -691,17 +701,21 @@ BEGIN
     -- And all lanes: how many are due, up to what was asked for, which is the best, and when the next
     -- one is due that is not among them. Of the index alone.
     FOR lane_ IN
-        SELECT scan.number, due.count, best.id AS best, next.due_at,
+        SELECT scan.number, due.count, best.id AS best, best.priority, best.due_at AS best_due_at,
+            next.due_at, next.head,
+            (SELECT known.weight FROM detent.detent_limit AS known WHERE known.name = scan.share)
+                AS weight,
             EXISTS (
                 SELECT 1 FROM detent.detent_queue AS queue
                 WHERE queue.name = scan.queue AND queue.paused_at IS NOT NULL
             ) AS paused
-        FROM unnest(lanes_, queues_, rooms_) WITH ORDINALITY AS scan (lane, queue, room, number)
+        FROM unnest(lanes_, queues_, rooms_, least_, shares_)
+            WITH ORDINALITY AS scan (lane, queue, room, least, share, number)
         CROSS JOIN LATERAL (
             SELECT count(*) AS count
             FROM generate_series(0, 4) AS level (priority)
             CROSS JOIN LATERAL (
-                SELECT 1
+                SELECT ready.due_at
                 FROM detent.detent_ready AS ready
                 WHERE ready.lane = scan.lane
                     AND ready.priority = level.priority::smallint
@@ -714,11 +728,14 @@ BEGIN
                     )
                     AND ready.due_at <= now
                 ORDER BY ready.due_at, ready.id
-                LIMIT greatest(scan.room, 1)
+                -- And one more, to know whether any is left.
+                LIMIT scan.room + 1
             ) AS head
+            WHERE level.priority + CASE WHEN boost_ > 0 THEN
+                floor(date_part('epoch', now - head.due_at) / boost_) ELSE 0 END >= scan.least
         ) AS due
         LEFT JOIN LATERAL (
-            SELECT head.id
+            SELECT head.id, level.priority, head.due_at
             FROM generate_series(0, 4) AS level (priority)
             CROSS JOIN LATERAL (
                 SELECT ready.due_at, ready.id
@@ -744,18 +761,38 @@ BEGIN
             LIMIT 1
         ) AS best ON true
         LEFT JOIN LATERAL (
-            SELECT min(head.due_at) AS due_at
-            FROM generate_series(0, 4) AS level (priority)
+            SELECT min(head.due_at) AS due_at,
+                -- Of those that are due the one with the highest aged priority, then the oldest.
+                max(ARRAY[
+                    level.priority + CASE WHEN boost_ > 0 THEN floor(head.waited / boost_) ELSE 0 END,
+                    head.waited, level.priority
+                ]) FILTER (WHERE head.waited >= 0) AS head
+            -- None of these where it is known that more are due.
+            FROM generate_series(
+                0, CASE WHEN due.count <= scan.room THEN 4 ELSE -1 END
+            ) AS level (priority)
             CROSS JOIN LATERAL (
-                SELECT ready.due_at
+                SELECT ready.due_at, date_part('epoch', now - ready.due_at) AS waited
                 FROM detent.detent_ready AS ready
                 WHERE ready.lane = scan.lane
                     AND ready.priority = level.priority::smallint
-                    AND ready.due_at > now
+                    -- Behind what has aged enough, and behind dead rows; as one bound, since of two
+                    -- the index may choose the one that lets it walk over the whole lane.
+                    AND ready.due_at >= greatest(
+                        interval '1 microsecond' + CASE
+                            WHEN level.priority >= scan.least THEN now
+                            WHEN boost_ > 0 THEN
+                                now - (scan.least - level.priority) * boost_ * interval '1 second'
+                            ELSE '-infinity' END,
+                        least(
+                            due_at_[(scan.number - 1) * 5 + level.priority + 1],
+                            now - interval '1 second'
+                        )
+                    )
                 ORDER BY ready.due_at, ready.id
                 LIMIT 1
             ) AS head
-        ) AS next ON due.count < greatest(scan.room, 1)
+        ) AS next ON true
         ORDER BY scan.number
     LOOP
         i := lane_.number;
@@ -768,8 +805,11 @@ BEGIN
         held := NULL;
         held_by := NULL;
         blocked_by := NULL;
+        weight := lane_.weight;
         IF lane_.paused THEN
             room := 0;
+            -- Its last gate is that of its queue.
+            narrow_ := ends_[i];
         END IF;
         FOR j IN first_ .. ends_[i] LOOP
             number_ := lane_gates_[j];
@@ -795,16 +835,24 @@ BEGIN
             here_ := greatest(floor(
                 (least(counted_[number_], rated_[number_]) + 1e-6) / weights_[j]
             ), 0);
-            IF here_ < room THEN
+            -- Also one that will be full by this: nobody need ask to hear so.
+            IF here_ <= room THEN
                 room := here_;
                 narrow_ := j;
             END IF;
         END LOOP;
         here_ := least(lane_.count, greatest(room, 1));
-        only_one := CASE WHEN room = 1 THEN lane_.best END;
+        only_one := CASE WHEN room = 1 AND lane_.count > 0 THEN lane_.best END;
         -- What is left when these are taken is due now, unless all that are due are among them.
-        due_in := CASE WHEN lane_.count > room OR lane_.count >= rooms_[i] THEN 0
+        due_in := CASE WHEN lane_.count > room THEN 0
             ELSE date_part('epoch', lane_.due_at - now) END;
+        IF lane_.count > room THEN
+            priority := lane_.priority;
+            waited := date_part('epoch', now - lane_.best_due_at);
+        ELSE
+            priority := lane_.head[3];
+            waited := lane_.head[2];
+        END IF;
         IF narrow_ IS NOT NULL AND here_ >= room THEN
             number_ := lane_gates_[narrow_];
             blocked_by := gates_[number_];

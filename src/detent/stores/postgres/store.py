@@ -85,6 +85,10 @@ class PostgresStore(
             await migrate(address.url, address.schema)
         await check_version(self.database)
 
+    def connections(self) -> int:
+        """See `StoreLifecycle.connections`."""
+        return self.database.connections()
+
     async def close(self) -> None:
         """See `StoreLifecycle.close`."""
         await self.sessions.close()

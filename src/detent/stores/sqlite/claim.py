@@ -117,6 +117,7 @@ class _Claiming:
             self._node,
             scan.queue,
             0,
+            0,
         )
 
     def _read(self, session: Session, fence: int) -> list[Any]:

@@ -402,6 +402,8 @@ CREATE TABLE detent_alert (
     delivered_at INTEGER,
     acked_at     INTEGER,
     acked_by     TEXT,
+    -- What became of it, in JSON: [when, what, who, note], in order.
+    trail        TEXT    NOT NULL DEFAULT '[]',
     UNIQUE (task, fingerprint, window_start)
 ) STRICT;
 
@@ -423,6 +425,8 @@ CREATE TABLE detent_limit (
     rate_per    INTEGER,
     burst       INTEGER,
     algorithm   TEXT,
+    -- How many turns the key of a fair share has for each of another.
+    weight      INTEGER,
     -- What code says, as JSON; NULL when only an operator made this limit.
     declared    TEXT,
     -- Whether an operator's word holds, and not the code's.

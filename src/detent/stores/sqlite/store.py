@@ -67,6 +67,10 @@ class SqliteStore(
         """See `StoreLifecycle.open`."""
         await self.database.ready()
 
+    def connections(self) -> int:
+        """See `StoreLifecycle.connections`."""
+        return 0
+
     async def close(self) -> None:
         """See `StoreLifecycle.close`."""
         await self.notifier.flush()

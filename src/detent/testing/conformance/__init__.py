@@ -48,6 +48,7 @@ _MODULES = (
     "slots",
     "steps",
     "storms",
+    "turns",
 )
 # A failing assertion should show its values, as in a test of one's own.
 pytest.register_assert_rewrite(*(f"{__name__}.{name}" for name in _MODULES))
@@ -74,6 +75,7 @@ from detent.testing.conformance.rescue import RescueConformance  # noqa: E402
 from detent.testing.conformance.retention import RetentionConformance  # noqa: E402
 from detent.testing.conformance.schedules import ScheduleConformance  # noqa: E402
 from detent.testing.conformance.storms import StormConformance  # noqa: E402
+from detent.testing.conformance.turns import TurnConformance  # noqa: E402
 
 __all__ = [
     "AlertConformance",
@@ -99,6 +101,7 @@ __all__ = [
     "ScheduleConformance",
     "StoreConformance",
     "StormConformance",
+    "TurnConformance",
 ]
 
 
@@ -115,6 +118,7 @@ class StoreConformance(
     RetentionConformance,
     LeaderConformance,
     LimitConformance,
+    TurnConformance,
     LockConformance,
     BreakerConformance,
     OutboxConformance,

@@ -1,21 +1,23 @@
 -- Move the best due jobs of lanes with gates to running, no more than the gates let in.
 -- $1 node incarnation
 -- $2 lanes  $3 their queues  $4 room in each  $5 how many of each could start at once
--- $6 due times  $7 ids: where scans begin, five priorities for each lane
--- $8 numbers of the gates of all lanes  $9 weights  $10 how many up to each lane's last
--- $11 gates  $12 the limits they go by  $13 keys of their locks  $14 whether each must have a limit
--- $15 its place among the limits of a running job
--- $16 the oldest fence that can count at each gate  $17 on which server
--- $18 limit in all  $19 boost interval in seconds, 0 = off  $20 largest payload to return
+-- $6 the lowest aged priority to be taken of each  $7 the gate of its fair share, or NULL
+-- $8 due times  $9 ids: where scans begin, five priorities for each lane
+-- $10 numbers of the gates of all lanes  $11 weights  $12 how many up to each lane's last
+-- $13 gates  $14 the limits they go by  $15 keys of their locks  $16 whether each must have a limit
+-- $17 its place among the limits of a running job
+-- $18 the oldest fence that can count at each gate  $19 on which server
+-- $20 limit in all  $21 boost interval in seconds, 0 = off  $22 largest payload to return
 -- All rows but the last are claims. The last has no id, and as args JSON: of each lane how many were
--- let in, which gate let no more in, when to ask again, and when the next is due; then the oldest
--- fence that counts at each gate, and on which server.
+-- let in, which gate let no more in, when to ask again, when the next is due, priority and seconds of
+-- waiting of what is most urgent, and the weight of its share; then the oldest fence that counts at
+-- each gate, and on which server.
 WITH gate AS MATERIALIZED (
     SELECT * FROM detent.detent_open_gates(
-        $1::uuid, $2::text[], $3::text[], $4::integer[], $5::integer[], $6::timestamptz[],
-        $7::uuid[], $8::integer[], $9::integer[], $10::integer[], $11::text[], $12::text[],
-        $13::bigint[], $14::boolean[], $15::integer[], $16::bigint[], $17::float8, $18::integer,
-        $19::float8
+        $1::uuid, $2::text[], $3::text[], $4::integer[], $5::integer[], $6::integer[],
+        $7::text[], $8::timestamptz[], $9::uuid[], $10::integer[], $11::integer[],
+        $12::integer[], $13::text[], $14::text[], $15::bigint[], $16::boolean[], $17::integer[],
+        $18::bigint[], $19::float8, $20::integer, $21::float8
     )
 ), taken AS (
     -- What became ready while the gates were waited for is not seen here, and left for the next.
@@ -35,19 +37,23 @@ WITH gate AS MATERIALIZED (
                         AND ready.priority = level.priority::smallint
                         AND (ready.due_at, ready.id) >= (
                             least(
-                                ($6::timestamptz[])[(gate.number - 1) * 5 + level.priority + 1],
+                                ($8::timestamptz[])[(gate.number - 1) * 5 + level.priority + 1],
                                 gate.now - interval '1 second'
                             ),
-                            ($7::uuid[])[(gate.number - 1) * 5 + level.priority + 1]
+                            ($9::uuid[])[(gate.number - 1) * 5 + level.priority + 1]
                         )
                         AND ready.due_at <= gate.now
                     ORDER BY ready.due_at, ready.id
                     LIMIT CASE WHEN gate.only_one IS NULL THEN gate.room ELSE 0 END
                     FOR UPDATE SKIP LOCKED
                 ) AS head
+                -- Within a priority the first have aged most: what is left out stands behind.
+                WHERE level.priority + CASE WHEN $21 > 0 THEN
+                    floor(date_part('epoch', gate.now - head.due_at) / $21) ELSE 0 END
+                    >= ($6::integer[])[gate.number]
                 ORDER BY
-                    level.priority + CASE WHEN $19 > 0 THEN
-                        floor(date_part('epoch', gate.now - head.due_at) / $19) ELSE 0 END DESC,
+                    level.priority + CASE WHEN $21 > 0 THEN
+                        floor(date_part('epoch', gate.now - head.due_at) / $21) ELSE 0 END DESC,
                     head.due_at,
                     head.id
                 LIMIT gate.room
@@ -82,15 +88,15 @@ WITH gate AS MATERIALIZED (
     SELECT
         claimed.id, claimed.fence, job.task, claimed.lane, claimed.priority, claimed.due_at,
         claimed.attempt, claimed.crashes, claimed.generation, claimed.hooks,
-        CASE WHEN octet_length(job.args) <= $20::integer THEN job.args END AS args,
+        CASE WHEN octet_length(job.args) <= $22::integer THEN job.args END AS args,
         job.codec, job.options, job.params, job.tags
     FROM claimed
     CROSS JOIN LATERAL (
         SELECT * FROM detent.detent_job AS job WHERE job.id = claimed.id OFFSET 0
     ) AS job
     ORDER BY
-        claimed.priority + CASE WHEN $19 > 0 THEN
-            floor(date_part('epoch', (SELECT now FROM gate LIMIT 1) - claimed.due_at) / $19)
+        claimed.priority + CASE WHEN $21 > 0 THEN
+            floor(date_part('epoch', (SELECT now FROM gate LIMIT 1) - claimed.due_at) / $21)
             ELSE 0 END DESC,
         claimed.due_at,
         claimed.id
@@ -100,7 +106,10 @@ UNION ALL
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
     convert_to(
         json_build_array(
-            json_agg(json_build_array(room, blocked_by, wait, due_in) ORDER BY number),
+            json_agg(
+                json_build_array(room, blocked_by, wait, due_in, priority, waited, weight)
+                ORDER BY number
+            ),
             (SELECT to_json(floors) FROM gate LIMIT 1),
             (SELECT server FROM gate LIMIT 1)
         )::text,

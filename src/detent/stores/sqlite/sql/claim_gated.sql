@@ -72,10 +72,10 @@ DELETE FROM detent_pass WHERE gate = ?1 AND at <= ?2
 INSERT INTO detent_pass (gate, at, number, until) VALUES (?1, ?2, ?3, ?4)
 
 -- step: next
--- When is the next job of each lane due? NULL for never.
+-- The first job of each priority of each lane: arrays of priority and due time.
 -- ?1 lanes as JSON
 SELECT CAST(json_group_array((
-    SELECT min(head.due_at)
+    SELECT json_group_array(json_array(head.priority, head.due_at))
     FROM json_each('[0,1,2,3,4]') AS level
     CROSS JOIN detent_ready AS head
         ON head.id = (
@@ -86,3 +86,17 @@ SELECT CAST(json_group_array((
         )
 )) AS BLOB)
 FROM json_each(?1) AS scan
+
+-- step: shares
+-- The weights that keys of fair shares were given.
+-- ?1 gates as JSON
+SELECT CAST(json_group_array(json_array(known.name, known.weight)) AS BLOB)
+FROM json_each(?1) AS asked
+CROSS JOIN detent_limit AS known ON known.name = asked.value
+
+-- step: paused
+-- Which of some queues are paused?
+-- ?1 queues as JSON
+SELECT CAST(json_group_array(queue.name) AS BLOB)
+FROM json_each(?1) AS asked
+CROSS JOIN detent_queue AS queue ON queue.name = asked.value AND queue.paused_at IS NOT NULL

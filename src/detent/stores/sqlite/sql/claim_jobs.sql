@@ -30,6 +30,7 @@ SELECT value + 1 FROM detent_fence WHERE name = 'claim'
 -- ?1 fence  ?2 lane  ?3 now  ?4 room  ?5 boost interval in microseconds, 0 = off
 -- ?6 due time  ?7 id where the scan of priority 0 begins, and so on to ?14  ?15 for priority 4
 -- ?16 node  ?17 queue  ?18 whether its limit was asked (1) or not (0)
+-- ?19 the lowest aged priority to be taken
 INSERT INTO temp.detent_taken (
     fence, id, due_at, attempt, generation, priority, crashes, hooks, lane, limits
 )
@@ -74,6 +75,7 @@ WHERE EXISTS (
         SELECT 1 FROM detent_queue
         WHERE name = ?17 AND (paused_at IS NOT NULL OR limited > ?18)
     )
+    AND priority + CASE WHEN ?5 > 0 THEN (?3 - due_at) / ?5 ELSE 0 END >= ?19
 ORDER BY priority + CASE WHEN ?5 > 0 THEN (?3 - due_at) / ?5 ELSE 0 END DESC, due_at, id
 LIMIT ?4
 

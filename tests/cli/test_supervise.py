@@ -1,0 +1,88 @@
+"""If these fail, the parent of several nodes ends them too soon, or starts something else."""
+
+import asyncio
+import os
+import sys
+from datetime import timedelta
+from pathlib import Path
+from socket import gethostname
+
+import pytest
+
+from detent import App
+from detent.cli import node
+from detent.cli.supervise import (
+    KILL_AFTER,
+    LIFELINE,
+    Supervisor,
+    command_of_child,
+    take_lifeline,
+)
+from detent.machine import describe_process
+from detent.spi.nodes import NodeIdentity
+from detent.testing.conformance.builders import new_id
+from tests.cli.conftest import Detent
+
+
+class Recorded(Supervisor):
+    """Keeps none running, and is kept itself."""
+
+    made: list[Supervisor]
+
+    async def run(self) -> None:
+        self.made.append(self)
+
+
+@pytest.mark.parametrize("options, drain", [((), 30.0), (("--drain-timeout", "1h"), 3600.0)])
+def test_children_may_drain_for_as_long_as_they_were_told(
+    detent: Detent,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    options: tuple[str, ...],
+    drain: float,
+) -> None:
+    Recorded.made = []
+    monkeypatch.setattr(node, "Supervisor", Recorded)
+    (tmp_path / "kiosk_jobs.py").write_text('from detent import App\napp = App("memory://")\n')
+    result = detent("node", "kiosk_jobs:app", "--processes", "2", *options)
+    assert result.exit_code == 0, result.output
+    (supervisor,) = Recorded.made
+    assert supervisor.patience == drain + KILL_AFTER
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["node", "--processes", "3", "a:app", "--name", "web", "--max-jobs", "9"],
+        ["node", "--processes=3", "a:app", "--max-jobs", "9", "--name=web"],
+    ],
+)
+def test_a_child_is_one_node_with_the_other_options_of_its_parent(given: list[str]) -> None:
+    assert command_of_child(given) == ["node", "a:app", "--max-jobs", "9"]
+
+
+async def test_a_parent_buries_its_own_child_and_no_stranger_with_the_same_numbers() -> None:
+    """Containers that share the name of a host have process ids of their own."""
+    child = await asyncio.create_subprocess_exec(sys.executable, "-c", "")
+    await child.wait()
+    own = describe_process() | {"started": "1"}
+    app = App("memory://")
+    for name, pid, info in (
+        ("child", child.pid, own),
+        ("stranger", child.pid, own | {"pid_space": "another boot 4026531836"}),
+        ("brother", os.getpid(), describe_process()),
+    ):
+        identity = NodeIdentity(new_id(), name, gethostname(), pid, "1", {}, info=info)
+        await app.store.join(identity, timedelta(minutes=1))
+    supervisor = Supervisor(app, [], [], timedelta(0))
+    await supervisor._bury(child.pid, -9)
+    await supervisor._bury(os.getpid(), -9)  # somebody else has the number by now
+    states = {node.name: node.state for node in await app.nodes.list()}
+    assert states == {"child": "dead", "stranger": "active", "brother": "active"}
+
+
+def test_what_a_job_starts_does_not_inherit_the_lifeline() -> None:
+    environment = {LIFELINE: "7", "HOME": "/"}
+    assert take_lifeline(environment) == 7
+    assert environment == {"HOME": "/"}
+    assert take_lifeline(environment) is None
