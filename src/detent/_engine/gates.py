@@ -386,11 +386,16 @@ class GatedClaimer(Service):
             self._floors.forget()
         queues = list(self._claimer.lanes_by_queue)
         page = await self._store.gated_lanes(queues, self._cursor, PAGE, self._boost_interval)
-        for found in page:
-            is_new = self._lanes.find(found.lane, found.due_in, self._since(found.head))
-            if is_new and found.lane.endswith(SUSPECT):
-                self.on_suspect()
+        news = [
+            found.lane
+            for found in page
+            if self._lanes.find(found.lane, found.due_in, self._since(found.head))
+        ]
+        if any(lane.endswith(SUSPECT) for lane in news):
+            self.on_suspect()
         self._cursor = page[-1].lane if len(page) == PAGE else ""
         now = self.runtime.monotonic()
         pause = 0.0 if self._cursor else self._recheck()
-        self._look_at = now + max(pause, REST * (now - before))
+        # Of new ones nobody has told: there may be more, and slots that wait for them.
+        rest = 0.0 if self._cursor and news else REST * (now - before)
+        self._look_at = now + max(pause, rest)
