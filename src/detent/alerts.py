@@ -9,7 +9,9 @@ from detent.config import check_name
 from detent.config.readers import check_label
 from detent.errors import AlertNotFound, ConfigError
 from detent.events import AlertRaised, Bus
+from detent.model.access import Action, Target
 from detent.outbox import ALERTS, check_number, check_page
+from detent.protection import Protection
 from detent.sinks.called import as_sink
 from detent.sinks.webhook import WebhookSink
 from detent.spi.outbox import AlertInfo, AlertStore, OutboxEvent
@@ -29,19 +31,26 @@ class WebhookAlert(WebhookSink):
     """Posts alerts as JSON to a URL; takes what `detent.sinks.WebhookSink` takes."""
 
 
-Target = LogAlert | Sink | Callable[[AlertInfo], Awaitable[None] | None]
+Told = LogAlert | Sink | Callable[[AlertInfo], Awaitable[None] | None]
 
 
 class Alerts:
     """All alerts, and those who are told of them."""
 
-    def __init__(self, store: Callable[[], AlertStore], runtime: Runtime, bus: Bus) -> None:
+    def __init__(
+        self,
+        store: Callable[[], AlertStore],
+        runtime: Runtime,
+        bus: Bus,
+        protection: Protection | None = None,
+    ) -> None:
         self._store = store
         self._runtime = runtime
         self._bus = bus
+        self._protection = protection or Protection()
         self.outlets: dict[str, Outlet] = {}
 
-    def to(self, target: Target, *, name: str | None = None) -> None:
+    def to(self, target: Told, *, name: str | None = None) -> None:
         """Tell somebody of each alert: `LogAlert()`, `WebhookAlert(url)`, or a function of yours.
 
         The name must be the same on all nodes; without one it is the function's, or `log` or
@@ -83,6 +92,7 @@ class Alerts:
         """Note that somebody has seen an alert; the first one stands."""
         check_number("alert", alert)
         check_label("by =", by)
+        await self._protection.permit(Action.CONFIGURE, Target(kind="alert", name=f"{alert}"))
         return _found(alert, await self._store().ack_alert(alert, by))
 
 

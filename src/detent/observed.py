@@ -104,7 +104,7 @@ class Observed(Foundation):
     @property
     def outbox(self) -> Outbox:
         """The events that have not been delivered: look, retry."""
-        return Outbox(self.store)
+        return Outbox(self.store, self._protection)
 
     def sink(
         self,
@@ -158,7 +158,9 @@ class Observed(Foundation):
     def alerts(self) -> Alerts:
         """Dead-letter alerts: whom to tell, look, acknowledge."""
         if self._made_alerts is None:
-            self._made_alerts = Alerts(lambda: self.store, self._runtime, self.bus)
+            self._made_alerts = Alerts(
+                lambda: self.store, self._runtime, self.bus, self._protection
+            )
         return self._made_alerts
 
     def _audience(self) -> Audience:

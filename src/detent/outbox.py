@@ -5,6 +5,8 @@ from typing import Final
 
 from detent.config import check_name
 from detent.errors import ConfigError
+from detent.model.access import Action, Target
+from detent.protection import Protection
 from detent.spi.outbox import EventInfo, OutboxStore
 
 ALERTS: Final = "alert:"
@@ -16,8 +18,9 @@ MOST: Final = 10_000
 class Outbox:
     """All events that have not been delivered."""
 
-    def __init__(self, store: OutboxStore) -> None:
+    def __init__(self, store: OutboxStore, protection: Protection | None = None) -> None:
         self._store = store
+        self._protection = protection or Protection()
 
     async def list(
         self, *, sink: str | None = None, undeliverable: bool | None = None, limit: int = 100
@@ -33,6 +36,7 @@ class Outbox:
 
         Those of these ids, else those of a sink, else all.
         """
+        await self._permit(sink)
         return await _in_pages(self._store.retry_events, ids, sink)
 
     async def discard(self, *ids: int, sink: str | None = None) -> int:
@@ -43,7 +47,11 @@ class Outbox:
         """
         if not ids and sink is None:
             raise ConfigError("outbox.discard(): name events, or sink=")
+        await self._permit(sink)
         return await _in_pages(self._store.discard_events, ids, sink)
+
+    async def _permit(self, sink: str | None) -> None:
+        await self._protection.permit(Action.CONFIGURE, Target(kind="outbox", name=sink or "*"))
 
 
 async def _in_pages(

@@ -209,8 +209,7 @@ class GatedClaimer(Service):
             return
         scans = [LaneScan(lane, queue_of(lane), 1) for lane in lanes[:AT_ONCE]]
         async with self._claimer.claiming:
-            ones = [1] * len(scans)
-            answer = await self._ask(node, scans, ones, [0] * len(scans), 1)
+            answer = await self._ask(node, scans, [1] * len(scans), [0] * len(scans), 1)
         for told in answer.lanes:
             if told.due_in is None:
                 self._lanes.suspects.pop(told.lane, None)
