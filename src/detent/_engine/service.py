@@ -6,6 +6,7 @@ with growing pauses, and told again when it is over.
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from typing import Final
 
 from detent._engine.wakeup import Wakeup
@@ -16,7 +17,7 @@ FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 10.0
 
 
-class Service:
+class Service(ABC):
     """Something that goes on in the background of a node."""
 
     name = "service"
@@ -66,9 +67,9 @@ class Service:
             self.bus.emit(StoreRecovered(self.name))
         return delay
 
-    def on_trouble(self, error: Exception) -> None:
+    def on_trouble(self, error: Exception) -> None:  # noqa: B027  most have nothing to add
         """Be told that `run_once` raised; the loop goes on by itself."""
 
+    @abstractmethod
     async def run_once(self) -> float:
         """Do one bounded piece of work; return the seconds to wait before the next."""
-        raise NotImplementedError

@@ -193,13 +193,8 @@ def discard_command(
 
     count = with_session(load_config(url, schema), discard)
     if events and not count:
-        names = ", ".join(map(str, events))
-        raise Failed(f"no event is numbered {names}; see: detent outbox list")
-    if as_json:
-        print_json({"discarded": count})
-        return
-    click.echo(f"{count:,} events are discarded." if count != 1 else "1 event is discarded.")
-    print_next("detent outbox")
+        raise Failed(f"no event is numbered {_numbers(events)}; see: detent outbox list")
+    _tell_count(count, "discarded", "discarded", as_json)
 
 
 @click.command(
@@ -235,10 +230,19 @@ def retry_command(
 
     count = with_session(load_config(url, schema), retry)
     if events and not count:
-        names = ", ".join(map(str, events))
-        raise Failed(f"no undeliverable event is numbered {names}; see: detent outbox list")
+        numbers = _numbers(events)
+        raise Failed(f"no undeliverable event is numbered {numbers}; see: detent outbox list")
+    _tell_count(count, "retried", "tried again", as_json)
+
+
+def _numbers(events: Sequence[int]) -> str:
+    return ", ".join(map(str, events))
+
+
+def _tell_count(count: int, key: str, words: str, as_json: bool) -> None:
+    """Say what became of how many events."""
     if as_json:
-        print_json({"retried": count})
+        print_json({key: count})
         return
-    click.echo(f"{count:,} events are tried again." if count != 1 else "1 event is tried again.")
+    click.echo(f"{count:,} events are {words}." if count != 1 else f"1 event is {words}.")
     print_next("detent outbox")

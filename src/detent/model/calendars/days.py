@@ -1,6 +1,7 @@
 """Calendars that leave out whole days: holidays, the same days every year, days of the week."""
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
@@ -18,15 +19,15 @@ DAY: Final = timedelta(days=1)
 _MONTH_AND_DAY: Final = re.compile(r"(\d{1,2})-(\d{1,2})")
 
 
-class _Days:
+class _Days(ABC):
     """What they share: a day is left out from midnight to midnight of the zone."""
 
     __slots__ = ()
 
     timezone: str
 
-    def _leaves_out(self, day: date) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def _leaves_out(self, day: date) -> bool: ...
 
     def excludes(self, moment: datetime) -> bool:
         """Return whether the day of a moment is left out."""

@@ -1,10 +1,10 @@
 """Keeping circuit breakers, with the meaning that every other store must have."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from detent.spi.breakers import BreakerRow, BreakersNow
+from detent.stores.memory.carrier import Carrier
 from detent.stores.memory.tables import Tables
 
 
@@ -29,21 +29,14 @@ def breakers(tables: Tables, now: datetime) -> list[BreakerRow]:
     return [tables.breakers[name] for name in sorted(tables.breakers)]
 
 
-class Breaking:
+class Breaking(Carrier):
     """The part of the store that `BreakerStore` describes."""
 
-    async def _do(self, statement: Callable[..., Any], /, *args: Any) -> Any:
-        """Carry out one statement at one moment."""
-        raise NotImplementedError
-
     async def load_breakers(self, names: Sequence[str]) -> BreakersNow:
-        found: BreakersNow = await self._do(load_breakers, names)
-        return found
+        return await self._do(load_breakers, names)
 
     async def save_breakers(self, rows: Sequence[BreakerRow]) -> list[str]:
-        written: list[str] = await self._do(save_breakers, rows)
-        return written
+        return await self._do(save_breakers, rows)
 
     async def breakers(self) -> list[BreakerRow]:
-        rows: list[BreakerRow] = await self._do(breakers)
-        return rows
+        return await self._do(breakers)

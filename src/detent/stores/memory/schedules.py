@@ -1,9 +1,8 @@
 """Keeping schedules and calendars, and knowing which are due; `firing.py` fires them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 
 from detent.model.schedule import (
     FiredSlot,
@@ -14,90 +13,72 @@ from detent.model.schedule import (
     SlotInfo,
 )
 from detent.spi.schedules import DueSchedules
+from detent.stores.memory.carrier import Carrier
 from detent.stores.memory.firing import fire, fire_slots, lives
 from detent.stores.memory.tables import Scheduled, Tables
 
 
-class Scheduling:
+class Scheduling(Carrier):
     """The part of the store that `ScheduleStore` describes."""
 
-    async def _do(self, statement: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Carry out one statement: the store does."""
-
     async def save_schedule(self, info: ScheduleInfo, expected: int | None) -> ScheduleInfo | None:
-        saved: ScheduleInfo | None = await self._do(save_schedule, info, expected)
-        return saved
+        return await self._do(save_schedule, info, expected)
 
     async def get_schedules(self, names: Sequence[str]) -> list[ScheduleInfo]:
-        found: list[ScheduleInfo] = await self._do(get_schedules, names)
-        return found
+        return await self._do(get_schedules, names)
 
     async def list_schedules(
         self, *, group: str | None = None, after: str | None = None, limit: int = 100
     ) -> list[ScheduleInfo]:
-        found: list[ScheduleInfo] = await self._do(list_schedules, group, after, limit)
-        return found
+        return await self._do(list_schedules, group, after, limit)
 
     async def delete_schedule(self, name: str, expected: int | None = None) -> bool:
-        deleted: bool = await self._do(delete_schedule, name, expected)
-        return deleted
+        return await self._do(delete_schedule, name, expected)
 
     async def pause_schedules(self, *, name: str | None = None, group: str | None = None) -> int:
-        paused: int = await self._do(pause_schedules, name, group)
-        return paused
+        return await self._do(pause_schedules, name, group)
 
     async def resume_schedules(self, *, name: str | None = None, group: str | None = None) -> int:
-        resumed: int = await self._do(resume_schedules, name, group)
-        return resumed
+        return await self._do(resume_schedules, name, group)
 
     async def due_schedules(self, tasks: Sequence[str], limit: int) -> DueSchedules:
-        due: DueSchedules = await self._do(due_schedules, tasks, limit)
-        return due
+        return await self._do(due_schedules, tasks, limit)
 
     async def next_fire(self, tasks: Sequence[str]) -> float | None:
-        seconds: float | None = await self._do(next_fire, tasks)
-        return seconds
+        return await self._do(next_fire, tasks)
 
     async def stranded_schedules(
         self, tasks: Sequence[str], late: timedelta, limit: int
     ) -> list[ScheduleInfo]:
-        found: list[ScheduleInfo] = await self._do(stranded_schedules, tasks, late, limit)
-        return found
+        return await self._do(stranded_schedules, tasks, late, limit)
 
     async def fire(self, plans: Sequence[FirePlan]) -> list[FiredSlot]:
-        fired: list[FiredSlot] = await self._do(fire, plans)
-        return fired
+        return await self._do(fire, plans)
 
     async def fire_slots(
         self, name: str, overlap: Overlap, slots: Sequence[PlannedSlot]
     ) -> list[FiredSlot]:
-        fired: list[FiredSlot] = await self._do(fire_slots, name, overlap, slots)
-        return fired
+        return await self._do(fire_slots, name, overlap, slots)
 
     async def slots_of(
         self, name: str, *, before: datetime | None = None, limit: int = 50
     ) -> list[SlotInfo]:
-        found: list[SlotInfo] = await self._do(slots_of, name, before, limit)
-        return found
+        return await self._do(slots_of, name, before, limit)
 
     async def live_jobs_of(self, name: str) -> list[SlotInfo]:
-        found: list[SlotInfo] = await self._do(live_jobs_of, name)
-        return found
+        return await self._do(live_jobs_of, name)
 
     async def prune_slots(self, keep: timedelta, limit: int) -> int:
-        gone: int = await self._do(prune_slots, keep, limit)
-        return gone
+        return await self._do(prune_slots, keep, limit)
 
     async def save_calendar(self, name: str, data: bytes) -> None:
         await self._do(save_calendar, name, data)
 
     async def get_calendars(self, names: Sequence[str] | None = None) -> dict[str, bytes]:
-        found: dict[str, bytes] = await self._do(get_calendars, names)
-        return found
+        return await self._do(get_calendars, names)
 
     async def delete_calendar(self, name: str) -> list[str]:
-        used_by: list[str] = await self._do(delete_calendar, name)
-        return used_by
+        return await self._do(delete_calendar, name)
 
 
 def save_schedule(

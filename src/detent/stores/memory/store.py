@@ -4,7 +4,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 from uuid import UUID
 
 from detent.errors import WrongConnection
@@ -51,6 +51,7 @@ from detent.stores.memory import (
 )
 from detent.stores.memory import limits as memory_limits
 from detent.stores.memory.breakers import Breaking
+from detent.stores.memory.carrier import Statement
 from detent.stores.memory.schedules import Scheduling
 from detent.stores.memory.tables import Tables
 from detent.stores.memory.telling import Telling
@@ -58,8 +59,6 @@ from detent.stores.memory.transaction import MemoryConnection, check_claim
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-Statement = Callable[Concatenate[Tables, datetime, P], R]
 
 
 class MemoryStore(Breaking, Telling, Scheduling):

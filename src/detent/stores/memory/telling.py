@@ -1,27 +1,15 @@
 """The part of the memory store that is about events and alerts."""
 
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Concatenate, ParamSpec, TypeVar
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 
 from detent.spi.outbox import AlertInfo, EventInfo, Failures, OutboxEvent, Taken
 from detent.stores.memory import outbox
-from detent.stores.memory.tables import Tables
-
-P = ParamSpec("P")
-R = TypeVar("R")
+from detent.stores.memory.carrier import Carrier
 
 
-class Telling:
+class Telling(Carrier):
     """The part of the store that `OutboxStore` and `AlertStore` describe."""
-
-    async def _do(
-        self,
-        statement: Callable[Concatenate[Tables, datetime, P], R],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> R:
-        raise NotImplementedError
 
     async def take_events(self, rooms: Mapping[str, int], lease: timedelta) -> Taken:
         return await self._do(outbox.take_events, rooms, lease)

@@ -15,7 +15,7 @@ from typing import Any, Final, ParamSpec, Protocol, TypeVar
 from detent.errors import DetentError, StoreUnavailable
 from detent.spi.notifier import Wake
 from detent.stores.memory import MemoryStore
-from detent.stores.memory.store import Statement
+from detent.stores.memory.carrier import Statement
 from detent.stores.memory.tables import Tables
 from detent.testing.simulation.network import LOST, REPLIES, REQUESTS, Network, later
 from detent.testing.simulation.process import ALWAYS, NEVER, Process, who

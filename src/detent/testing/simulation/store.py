@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
 from detent.stores.memory import MemoryStore
-from detent.stores.memory.store import Statement
+from detent.stores.memory.carrier import Statement
 from detent.stores.memory.tables import Tables
 
 P = ParamSpec("P")
