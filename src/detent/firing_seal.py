@@ -38,10 +38,6 @@ class FiringSeal:
         """Whether there are keys to seal with."""
         return self._protection.sealing is not None
 
-    def concerns(self, job: NewJob) -> bool:
-        """Whether a job is not to be stored just as its schedule says."""
-        return self.hides(job) or self._renew(job) != job
-
     def hides(self, values: NewJob | Firing) -> bool:
         """Whether the values of a schedule, or of a job of one, are a secret."""
         if is_sealed(values.args) or is_sealed(values.params):

@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 
 from detent import App, ConfigError, State
+from detent._engine.seal import sealed_plans
 from detent.config import Config, EncryptionConfig, LimitsConfig
 from detent.config.protection import RedactionConfig
 from detent.errors import KeyUnavailable, PayloadTooLarge, SealBroken, SealError
 from detent.events import ScheduleDeclared, ScheduleFired, ScheduleTrouble
+from detent.firing_seal import FiringSeal
 from detent.model.envelope import is_sealed, read_envelope
 from detent.model.job import JobFilter
-from detent.model.schedule import Firing, ScheduleInfo
+from detent.model.schedule import FirePlan, Firing, Overlap, PlannedSlot, ScheduleInfo, SlotState
 from detent.spi.sealing import Key
 from detent.testing.simulation.stage import Stage
 from detent.testing.virtual import START, in_virtual_time
@@ -249,6 +251,30 @@ async def test_a_provider_that_is_away_delays_the_secret_schedules_and_no_others
         await asyncio.sleep(60)
         assert (await stored(stage)).problem is None
         assert "often" in [each.schedule for each in stage.told(ScheduleFired)]
+
+
+@in_virtual_time
+async def test_what_is_no_secret_does_not_wait_for_keys_with_its_neighbours() -> None:
+    stage, vault = Stage(), Vault()
+    stage.app.encryption(provider=vault)
+    vault.away = True
+    pay = declare(stage.app, encrypted=True, scheduled=False)
+
+    @stage.app.task(name="open", encrypted=False)
+    async def work() -> None: ...
+
+    jobs = [stage.app.client.prepare(call).job for call in (pay.bind(SECRET), work.bind())]
+    # Not to be stored just as its schedule says either: somebody wants to hear of it by now.
+    stage.app.sink("billing", lambda _event: None)
+    plans = [
+        FirePlan(job.task, 1, [PlannedSlot(START, SlotState.FIRED, job)], Overlap.ALLOW, None)
+        for job in jobs
+    ]
+    seal = FiringSeal(stage.app._protection, stage.app.tasks, stage.app.client.renewed)
+    sealed, problems = await sealed_plans(plans, seal)
+    assert [plan.name for plan in sealed] == ["open"]
+    assert sealed[0].slots[0].job != jobs[1]
+    assert list(problems) == ["pay"]
 
 
 @in_virtual_time

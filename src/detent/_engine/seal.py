@@ -16,9 +16,6 @@ class Seal(Protocol):
     def active(self) -> bool:
         """Whether there are keys to seal with."""
 
-    def concerns(self, job: NewJob) -> bool:
-        """Whether a job is not to be stored just as its schedule says."""
-
     def hides(self, values: NewJob | Firing) -> bool:
         """Whether the values of a schedule, or of a job of one, are a secret."""
 
@@ -44,13 +41,10 @@ async def sealed_plans(
     away: KeyUnavailable | None = None
     for plan in plans:
         try:
-            if any(slot.job is not None and seal.concerns(slot.job) for slot in plan.slots):
-                if away is not None:
-                    raise away
-                slots = [await _sealed(plan.name, slot, seal) for slot in plan.slots]
-                sealed.append(replace(plan, slots=slots))
-            else:
-                sealed.append(plan)
+            if away is not None and any(slot.job and seal.hides(slot.job) for slot in plan.slots):
+                raise away
+            slots = [await _sealed(plan.name, slot, seal) for slot in plan.slots]
+            sealed.append(replace(plan, slots=slots))
         except DetentError as error:
             problems[plan.name] = str(error)
             away = error if isinstance(error, KeyUnavailable) else away
