@@ -46,6 +46,7 @@ class ChaosNode:
         self._process: subprocess.Popen[bytes] | None = None
         self._peace = 0.0
         self._size = 0
+        self._said_before = 0
         self._began = 0.0
         self._works_since: float | None = None
         self.starts = 0
@@ -65,6 +66,7 @@ class ChaosNode:
         inherited = {key: value for key, value in os.environ.items() if "DETENT" not in key}
         self.starts += 1
         with self.log.open("ab") as log:
+            self._said_before = log.tell()
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "detent", "node", "tests.chaos.tasks:app"],
                 cwd=ROOT,
@@ -133,10 +135,13 @@ class ChaosNode:
         self._send(signal.SIGTERM)
         assert self._process is not None
         try:
-            return await asyncio.to_thread(self._process.wait, 60)
+            code = await asyncio.to_thread(self._process.wait, 60)
         except subprocess.TimeoutExpired:
             self.kill()
             return -signal.SIGKILL
+        # Started a moment ago, Python itself may not have been ready to handle a signal.
+        silent = self.log.stat().st_size == self._said_before
+        return 0 if silent and code == -signal.SIGTERM else code
 
     def refused(self) -> int:
         """Return how many of its late writes were refused, as far as it could say."""

@@ -133,6 +133,20 @@ def test_the_first_signal_lets_running_jobs_end(
     assert outside.job(job).state is State.SUCCEEDED
 
 
+@pytest.mark.parametrize("options", [(), ("--processes", "2")])
+def test_a_node_that_is_still_importing_the_application_leaves_when_told(
+    start: Start, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    """The first process of a container is only given the signals that it handles."""
+    slow = "import sys, threading\nprint('importing', file=sys.stderr, flush=True)\n"
+    (tmp_path / "shop_jobs.py").write_text(slow + "threading.Event().wait()\n")
+    node = start("memory://", *options)
+    node.wait_for("importing")
+    node.signal()
+    assert node.ended() == 0
+    assert node.said() == "importing\n"
+
+
 def test_the_second_signal_gives_running_jobs_back(
     start: Start, outside: Outside, postgres_url: str
 ) -> None:

@@ -22,6 +22,7 @@ from detent.machine import describe_process
 from detent.spi.nodes import NodeIdentity
 from detent.testing.conformance.builders import new_id
 from tests.cli.conftest import Detent
+from tests.overheard import PATIENCE
 
 
 class Recorded(Supervisor):
@@ -59,6 +60,18 @@ def test_children_may_drain_for_as_long_as_they_were_told(
 )
 def test_a_child_is_one_node_with_the_other_options_of_its_parent(given: list[str]) -> None:
     assert command_of_child(given) == ["node", "a:app", "--max-jobs", "9"]
+
+
+async def test_a_child_that_was_being_started_when_its_parent_was_told_to_stop_is_told() -> None:
+    class Late(Supervisor):
+        async def _start(self, name: str, lifeline: int) -> asyncio.subprocess.Process:
+            child = await asyncio.create_subprocess_exec(sys.executable, "-c", "input()", stdin=-1)
+            self.stop()
+            return child
+
+    supervisor = Late(App("memory://"), [], ["web-1"], timedelta(minutes=1))
+    async with asyncio.timeout(PATIENCE):
+        await supervisor.run()
 
 
 async def test_a_parent_buries_its_own_child_and_no_stranger_with_the_same_numbers() -> None:

@@ -86,6 +86,7 @@ def node_command(
     APP is module:attribute; the module is looked for in the current directory too. The first
     SIGTERM or SIGINT (Ctrl-C) lets running jobs end, the second gives them back at once.
     """
+    signal.signal(signal.SIGTERM, _leave)
     # The level counts when the node starts; the handler comes after the application's own.
     logging.getLogger("detent").setLevel(log_level.upper())
     app = find_app(place)
@@ -107,6 +108,15 @@ def node_command(
     _calm_collector()
     run(_serve(app, node), app.config, for_long=True)
     _leave_stuck_threads()
+
+
+def _leave(*_: object) -> None:
+    """Leave in peace before there is anything to drain.
+
+    Importing an application may take seconds, and the first process of a container is only given
+    the signals that it handles.
+    """
+    raise SystemExit(0)
 
 
 def _calm_collector() -> None:

@@ -67,8 +67,7 @@ class Supervisor:
         self._signals += 1
         self._stopping.set()
         for child in self._children.values():
-            with contextlib.suppress(ProcessLookupError):
-                child.send_signal(signal.SIGTERM)
+            _tell(child)
 
     async def _keep(self, name: str, lifeline: int) -> None:
         """Start a child, and another one each time it ends."""
@@ -77,6 +76,8 @@ class Supervisor:
         while not self._stopping.is_set():
             started = loop.time()
             child = self._children[name] = await self._start(name, lifeline)
+            if self._stopping.is_set():  # meanwhile, and nobody has told this one
+                _tell(child)
             code = await self._wait(child)
             del self._children[name]
             if code == 0:
@@ -139,6 +140,11 @@ class Supervisor:
     async def _rest(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), seconds)
+
+
+def _tell(child: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        child.send_signal(signal.SIGTERM)
 
 
 def _how(code: int) -> str:
