@@ -23,7 +23,8 @@ def open_store(config: Config, notifier: Notifier | None = None) -> tuple[Store,
     """Return the store that a URL names, and the given notifier, that of `[wakeup]` or its own."""
     notifier = notifier or _carrier(config)
     if _scheme(config) == "memory":
-        return MemoryStore(), notifier or MemoryNotifier()
+        notifier = notifier or MemoryNotifier()
+        return MemoryStore(notifier=notifier), notifier
     if _scheme(config) == "sqlite":
         return _sqlite(config, notifier)
     _only_known(config)

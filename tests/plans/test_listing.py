@@ -3,7 +3,7 @@
 Pages touched are counted, not seconds: they are the same on every machine.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -28,6 +28,22 @@ SELECT gen_random_uuid(), 'shop.send', 'default', 'default', 2, now(), now(), '[
 FROM generate_series(1, $1::integer) AS n
 """
 
+_MAKE_READY = """
+INSERT INTO detent.detent_ready (id, due_at, priority, lane)
+SELECT id, due_at, priority, lane FROM detent.detent_job WHERE tags @> ARRAY['few']
+"""
+_PARK = """
+INSERT INTO detent.detent_parked
+    (id, reason, parked_at, due_at, attempt, generation, priority, crashes, hooks, lane)
+SELECT id, 'unknown_task', now(), due_at, 1, 1, priority, 0, 0, lane
+FROM detent.detent_job WHERE unique_key IS NOT NULL AND NOT tags @> ARRAY['few']
+"""
+_FAIL = """
+INSERT INTO detent.detent_outcome (id, generation, attempt, finished_at, state, task, queue)
+SELECT id, 1, 1, now(), 'failed', task, queue
+FROM detent.detent_job WHERE idempotency_key IS NOT NULL
+"""
+
 
 class Listing:
     """The statement of a list, as the store runs it for tags and keys."""
@@ -36,12 +52,15 @@ class Listing:
         self.connection = connection
         self._statement = statement
 
-    async def look(self, tag: str | None = None, key: str | None = None) -> Plan:
+    async def look(
+        self, tag: str | None = None, key: str | None = None, states: Sequence[str] = ()
+    ) -> Plan:
         transaction = self.connection.transaction()
         await transaction.start()
         try:
-            await self.connection.execute(PLANNED_ANEW)
-            args: tuple[Any, ...] = ([], None, None, tag, key, LOWEST, HIGHEST, HIGHEST, 50)
+            if tag is not None or key is not None:
+                await self.connection.execute(PLANNED_ANEW)
+            args: tuple[Any, ...] = (states, None, None, tag, key, LOWEST, HIGHEST, HIGHEST, 50)
             return await self._statement.run(*args)
         finally:
             await transaction.rollback()
@@ -75,6 +94,18 @@ async def test_a_tag_that_all_jobs_have_is_found_by_going_along_the_ids(listing:
 @pytest.mark.parametrize("key, rows", [("user-0", 10), ("order-7", 1), ("nobody", 0)])
 async def test_a_key_is_found_by_its_index(listing: Listing, key: str, rows: int) -> None:
     found = await listing.look(key=key)
+    assert found.rows == rows
+    assert found.buffers < 100
+
+
+@pytest.mark.parametrize("state, rows", [("pending", 10), ("running", 0)])
+async def test_only_what_holds_the_wanted_states_is_read(
+    listing: Listing, state: str, rows: int
+) -> None:
+    """However many jobs wait for something, or have failed."""
+    for statement in (_MAKE_READY, _PARK, _FAIL):
+        await listing.connection.execute(statement)
+    found = await listing.look(states=[state])
     assert found.rows == rows
     assert found.buffers < 100
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -128,6 +129,16 @@ async def test_an_older_database_is_refused(postgres_url: str) -> None:
     await execute(postgres_url, "DELETE FROM detent.detent_schema_version")
     with pytest.raises(SchemaMismatch, match="run: detent migrate"):
         await opened(postgres_url)
+
+
+async def test_who_is_refused_is_told_a_command_for_this_database(empty_postgres_url: str) -> None:
+    url = empty_postgres_url.replace("postgres@", "postgres:secret@")
+    store = PostgresStore(url, schema="other")
+    shown = url.replace("secret", "***")
+    command = rf"run: detent migrate --url '{re.escape(shown)}' --schema other$"
+    with pytest.raises(SchemaMismatch, match=command):
+        await store.open()
+    await store.close()
 
 
 async def test_schedulers_in_one_database_do_not_see_each_other(postgres_url: str) -> None:

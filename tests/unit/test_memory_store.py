@@ -10,11 +10,19 @@ from typing import Any
 import pytest
 
 from detent.errors import ClaimLost, StoreUnavailable
-from detent.model.state import State
+from detent.model.state import State, Verb
 from detent.spi.notifier import Hint, SignalHint, Wake
-from detent.spi.store import PendingCompletion
+from detent.spi.store import Change, PendingCompletion
 from detent.stores.memory import MemoryNotifier, MemoryStore
-from detent.testing.conformance.builders import HOUR, MINUTE, completion, new_job, unique
+from detent.testing.conformance.builders import (
+    HOUR,
+    MINUTE,
+    completion,
+    failed,
+    new_job,
+    retried,
+    unique,
+)
 from detent.testing.conformance.steps import (
     claimed,
     claimed_ids,
@@ -300,3 +308,40 @@ def test_a_listener_whose_loop_was_closed_is_passed_over() -> None:
     abandoned = asyncio.run(listen())
     notifier.publish([MAIL])  # never raises
     abandoned.close()
+
+
+async def test_what_comes_back_is_told_at_once_and_what_is_enqueued_by_its_client() -> None:
+    """Otherwise it would wait for a poll: for ten seconds, or thirty on a node that was idle."""
+    notifier = MemoryNotifier()
+    store = MemoryStore(notifier=notifier)
+    listener = Listener(notifier)
+    await settle()
+    listener.heard.clear()
+
+    async def told() -> list[Wake]:
+        await settle()
+        wakes = [wake for batch in listener.heard for wake in batch]
+        listener.heard.clear()
+        return wakes
+
+    node = await joined(store, lease=HOUR)
+    (job_id,) = await enqueued(store, new_job(queue="mail"))
+    assert await told() == []
+    await store.control_job(Verb.PAUSE, job_id, Change())
+    await store.control_job(Verb.RESUME, job_id, Change())
+    (wake,) = await told()
+    assert isinstance(wake, Hint)
+    assert (wake.lane, wake.id) == ("mail", job_id)
+    (claim,) = await claimed(store, node, queue="mail")
+    await store.control_job(Verb.CANCEL, job_id, Change(reason="no longer wanted"))
+    assert await told() == [SignalHint(node)]
+    await store.settle_jobs(node, [retried(claim, delay=0.0)])
+    assert [wake.id for wake in await told() if isinstance(wake, Hint)] == [job_id]
+    (claim,) = await claimed(store, node, queue="mail")
+    await store.settle_jobs(node, [failed(claim)])
+    assert await told() == []
+    await store.control_job(Verb.RETRY, job_id, Change())
+    assert [wake.id for wake in await told() if isinstance(wake, Hint)] == [job_id]
+    await store.resume_queue("mail")
+    assert await told() == [MAIL]
+    await listener.stop()

@@ -99,12 +99,19 @@ RESTING: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", [*MOVING, *RESTING])
 def test_only_what_decides_about_slots_moves_the_next_one(name: str) -> None:
-    late = NOW - 5 * HOUR
-    info = ScheduleInfo(CODE, 1, late, prev_fire=late - HOUR, runs=2)
+    info = ScheduleInfo(CODE, 1, NOW + 5 * HOUR, prev_fire=NOW - HOUR, runs=2)
     wanted = replace(CODE, **{name: {**MOVING, **RESTING}[name]})
     after = changed(info, wanted, NOW, every_hour)
     assert after.schedule == wanted
-    assert after.next_fire == (NOW + HOUR if name in MOVING else late)
+    assert after.next_fire == (NOW + HOUR if name in MOVING else NOW + 5 * HOUR)
+
+
+@pytest.mark.parametrize("name", [*MOVING, *RESTING])
+def test_only_another_trigger_gives_up_a_slot_that_is_due(name: str) -> None:
+    late = NOW - 5 * HOUR
+    info = ScheduleInfo(CODE, 1, late, prev_fire=late - HOUR, runs=2)
+    after = changed(info, replace(CODE, **{name: {**MOVING, **RESTING}[name]}), NOW, every_hour)
+    assert after.next_fire == (NOW + HOUR if name == "trigger" else late)
 
 
 def test_a_slot_that_was_fired_does_not_come_again() -> None:

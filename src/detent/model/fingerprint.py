@@ -1,7 +1,8 @@
 """What makes two failures the same one: without it every failed job would be news of its own.
 
 Two failures are alike when a task raised the same kind of exception at the same place of its own
-code with the same words, apart from what differs from job to job: numbers, ids, quoted values.
+code with the same words, apart from what differs from job to job: numbers, ids, addresses, quoted
+values.
 """
 
 import hashlib
@@ -19,6 +20,10 @@ _FOREIGN: Final = re.compile(
 _UUID: Final = re.compile(
     r"\b(?!\d{32}\b)[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}\b", re.IGNORECASE
 )
+# Long words with digits between letters, such as ULIDs and what payment providers use; a name of
+# code mostly ends with its number.
+_TOKEN: Final = re.compile(r"\b(?=\w*[a-z]\d+[a-z])\w{16,}\b", re.IGNORECASE | re.ASCII)
+_ADDRESS: Final = re.compile(r"(?<![\w.+-])[\w.+-]+@\w+(?:[.-]\w+)*")
 # An apostrophe inside a word opens nothing.
 _QUOTED: Final = re.compile(r"(?<!\w)(['\"`])(?:(?!\1).)*\1(?!\w)", re.DOTALL)
 _HEX: Final = re.compile(r"\b0x[0-9a-f]+\b|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{8,}\b", re.I)
@@ -45,11 +50,13 @@ def fingerprint(kind: str, message: str, traceback: str = "") -> Fingerprint:
 
 
 def normalised(message: str) -> str:
-    """Return a message without numbers, ids and quoted texts."""
+    """Return a message without numbers, ids, addresses and quoted texts."""
     text = message[: 4 * MESSAGE_LIMIT]
     text = _UUID.sub("<id>", text)
     text = _QUOTED.sub("<text>", text)
+    text = _ADDRESS.sub("<address>", text)
     text = _HEX.sub("<hex>", text)
+    text = _TOKEN.sub("<id>", text)
     text = _NUMBER.sub("<n>", text)
     return _SPACE.sub(" ", text).strip()[:MESSAGE_LIMIT]
 

@@ -6,7 +6,7 @@ a gate that is full closes lanes, and nobody ever walks over the jobs in them.
 
 from typing import Final, NamedTuple
 
-from detent.model.job import GATE_SEPARATOR, LANE_SEPARATOR, SUSPECT
+from detent.model.job import GATE_SEPARATOR, LANE_SEPARATOR, SUSPECT, queue_of
 
 RESOURCE: Final = "resource"
 TASK: Final = "task"
@@ -83,3 +83,13 @@ def gates_of(lane: str) -> tuple[Gate, ...]:
         name, sign, weight = text.partition(WEIGHT)
         gates.append(Gate(name, int(weight) if sign else 1))
     return tuple(gates)
+
+
+def behind(lane: str, other: str) -> str:
+    """Return a lane, behind the gates of another instead of its own.
+
+    Turns in the queue of the other mean nothing in this one's.
+    """
+    turns = gate_name(FAIR, queue_of(lane), "")
+    gates = [gate for gate in gates_of(other) if gate.kind != FAIR or gate.name.startswith(turns)]
+    return GATE_SEPARATOR.join((without_gates(lane), *map(written, gates)))

@@ -6,12 +6,16 @@ without a loop, a batch becomes columns with one `zip`), and frozen dataclasses 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import IntEnum, IntFlag
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from detent.model.state import State
+
+LOWEST_ID: Final = UUID(int=0)
+HIGHEST_ID: Final = UUID(int=(1 << 128) - 1)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Priority(IntEnum):
@@ -275,3 +279,20 @@ class JobFilter:
     until: datetime | None = None
     archived: bool = False
     """Means the jobs in the archive instead of the others."""
+
+    @property
+    def lowest_id(self) -> UUID:
+        """The lowest id that can have been made since `since`: ids begin with their time."""
+        return LOWEST_ID if self.since is None else UUID(int=max(_ticks(self.since), 0) << 80)
+
+    @property
+    def highest_id(self) -> UUID:
+        """The highest id that can have been made until `until`."""
+        if self.until is None:
+            return HIGHEST_ID
+        return UUID(int=max(((_ticks(self.until) + 1) << 80) - 1, 0))
+
+
+def _ticks(moment: datetime) -> int:
+    """Return a moment as ids tell it, in milliseconds."""
+    return (moment - _EPOCH) // timedelta(milliseconds=1)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 
-from detent.model.retry import MAX_DELAY, Retry, delay_after, may_retry
+from detent.model.moments import MAX_AHEAD
+from detent.model.retry import Retry, delay_after, may_retry
 from detent.model.state import State
 
 
@@ -72,5 +73,5 @@ def decide(outcome: Outcome, attempt: int, policy: Retry, random_bits: int) -> D
 
 
 def _bounded(wait: timedelta) -> timedelta:
-    """Keep a wait that a task asked for between nothing and the longest delay."""
-    return min(max(wait, timedelta(0)), MAX_DELAY)
+    """Keep a wait that a task asked for between nothing and the longest that `enqueue` takes."""
+    return min(max(wait, timedelta(0)), MAX_AHEAD)

@@ -9,8 +9,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from detent.model.job import GATE_SEPARATOR
+from detent.model.gates import behind
 from detent.model.schedule import Owner, Schedule, ScheduleInfo
+from detent.model.zones import INSTANT
 
 OWN_PARTS: Final = {
     "trigger": ("trigger",),
@@ -56,9 +57,7 @@ def merged(declared: Schedule, stored: Schedule, edited: Iterable[str]) -> Sched
     wanted = replace(declared.firing, **firing)
     if "args" in names:
         # The gates of a lane may depend on the arguments, the rest of it does not.
-        lane = wanted.lane.partition(GATE_SEPARATOR)[0]
-        _, sign, gates = stored.firing.lane.partition(GATE_SEPARATOR)
-        wanted = replace(wanted, lane=lane + sign + gates)
+        wanted = replace(wanted, lane=behind(wanted.lane, stored.firing.lane))
     return replace(declared, firing=wanted, **own)
 
 
@@ -75,21 +74,34 @@ def declared_anew(
 def changed(
     info: ScheduleInfo, wanted: Schedule, now: datetime, next_slot: NextSlot
 ) -> ScheduleInfo:
-    """Return a schedule with other values; its next slot is a new one if they touch its slots."""
+    """Return a schedule with other values; its next slot is a new one if they touch its slots.
+
+    One that is due, or was missed, stays, if it is a slot of the same trigger and still allowed.
+    """
     was_stuck = info.next_fire is None and info.problem is not None
     if _slots_of(wanted) == _slots_of(info.schedule) and not was_stuck:
         return replace(info, schedule=wanted)
     # A slot that was fired ahead of a clock that went back must not come again.
     after = now if info.prev_fire is None else max(now, info.prev_fire)
-    is_spent = wanted.max_runs is not None and info.runs >= wanted.max_runs
-    following = None if is_spent else next_slot(wanted, after)
-    return replace(info, schedule=wanted, next_fire=following, problem=None)
+    if info.next_fire is not None and wanted.trigger == info.schedule.trigger:
+        after = min(after, info.next_fire - INSTANT)
+    there = replace(info, schedule=wanted, problem=None)
+    return replace(there, next_fire=None if is_spent(there) else next_slot(wanted, after))
 
 
 def _slots_of(schedule: Schedule) -> tuple[object, ...]:
     """Return all that decides about the slots of a schedule."""
-    limits = (schedule.start_at, schedule.end_at, schedule.max_runs)
-    return (schedule.trigger, schedule.calendars, *limits)
+    return (*times_of(schedule), schedule.calendars, schedule.max_runs)
+
+
+def times_of(schedule: Schedule) -> tuple[object, ...]:
+    """Return which times a schedule is made for, whatever leaves some of them out."""
+    return (schedule.trigger, schedule.start_at, schedule.end_at)
+
+
+def is_spent(info: ScheduleInfo) -> bool:
+    """Whether a schedule has fired as often as it may."""
+    return info.schedule.max_runs is not None and info.runs >= info.schedule.max_runs
 
 
 def is_abandoned(info: ScheduleInfo, now: datetime, grace: timedelta) -> bool:

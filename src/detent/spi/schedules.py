@@ -95,7 +95,7 @@ class ScheduleStore(Protocol):
         """Return the slots of a schedule, the latest first."""
 
     async def live_jobs_of(self, name: str) -> list[SlotInfo]:
-        """Return the slots whose jobs have not ended."""
+        """Return the slots whose jobs have not ended, in the order in which they were fired."""
 
     async def prune_slots(self, keep: timedelta, limit: int) -> int:
         """Delete slots written longer ago than that whose job is gone or ended; return how many."""

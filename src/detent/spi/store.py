@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
+from detent.errors import Conflict
 from detent.model.job import (
     Attempt,
     Claim,
@@ -32,7 +33,7 @@ from detent.model.job import (
     Settlement,
     Signal,
 )
-from detent.model.state import State, Verb
+from detent.model.state import IllegalMove, State, Verb, move
 from detent.spi.breakers import BreakerStore
 from detent.spi.daemons import DaemonStore
 from detent.spi.leadership import LeaderStore
@@ -182,6 +183,23 @@ class PendingCompletion:
     result: bytes | None = None
     lasted: float = 0.0
 
+    def success_of(self, claim: Claim) -> Settlement:
+        """Return the end of a claim as it is known now."""
+        return Settlement(
+            id=claim.id,
+            fence=claim.fence,
+            task=claim.task,
+            queue=self.queue,
+            lasted=self.lasted,
+            result=self.result,
+            state=State.SUCCEEDED,
+            delay=None,
+            charged=False,
+            kind=None,
+            error=None,
+            reason=None,
+        )
+
 
 class ControlStore(Protocol):
     """Lets people change what jobs do. A lost race is `Conflict`, never an overwrite."""
@@ -224,6 +242,17 @@ class Change:
     delay: timedelta | None = None
     expected: State | None = None
     generation: int | None = None
+
+    def target(self, job_id: UUID, verb: Verb, state: State, generation: int) -> State:
+        """Return the state to which a verb leads a job from where it is, or raise `Conflict`."""
+        if self.expected is not None and state is not self.expected:
+            raise Conflict(job_id, verb, f"{state}, not {self.expected}")
+        if self.generation is not None and generation != self.generation:
+            raise Conflict(job_id, verb, f"in generation {generation}, not {self.generation}")
+        try:
+            return move(state, verb)
+        except IllegalMove as error:
+            raise Conflict(job_id, verb, state) from error
 
 
 class QueueInfo(NamedTuple):

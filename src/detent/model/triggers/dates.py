@@ -3,10 +3,11 @@
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, time
+from datetime import UTC, date, datetime, time
 from typing import Final, Self
 
 from detent.model.fields import Fields, Where, check_time, parse, to_instant
+from detent.model.moments import YEARS
 from detent.model.wording import clock, listed
 from detent.model.zones import wall_of, zone_of
 
@@ -133,9 +134,8 @@ class Once:
 
 def _plain(where: Where, moment: date | datetime) -> date | datetime:
     """Return a moment such that equal ones look equal: in UTC if it has a zone, of no fold."""
-    if not MINYEAR < moment.year < MAXYEAR:
-        # In another zone it may be in a year that there is not.
-        raise where.wrong(moment, f"a time in the years {MINYEAR + 1} to {MAXYEAR - 1}")
+    if moment.year not in YEARS:
+        raise where.wrong(moment, f"a time in the years {YEARS[0]} to {YEARS[-1]}")
     if not isinstance(moment, datetime):
         return moment
     return moment.replace(fold=0) if moment.tzinfo is None else moment.astimezone(UTC)

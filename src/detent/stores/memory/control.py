@@ -8,6 +8,7 @@ from uuid import UUID
 from detent.errors import Conflict, JobNotFound, KeyTaken
 from detent.model.job import Attempt, JobFilter
 from detent.model.state import MOVES, State, Verb
+from detent.spi.notifier import Hint
 from detent.spi.store import Change
 from detent.stores.memory.ending import end, request_cancel
 from detent.stores.memory.inspect import matching
@@ -29,8 +30,7 @@ def control_job(tables: Tables, now: datetime, verb: Verb, job_id: UUID, change:
         if job_id in tables.archive:
             raise Conflict(job_id, verb, "archived")
         raise JobNotFound(job_id)
-    if not _allows(tables, verb, job_id, change):
-        raise Conflict(job_id, verb, _described(tables, job_id))
+    change.target(job_id, verb, tables.state_of(job_id), _generation(tables, job_id))
     _VERBS[verb](tables, now, job_id, change)
     return tables.state_of(job_id)
 
@@ -43,7 +43,7 @@ def control_page(
     for job_id in [] if where.archived else matching(tables, where):
         if moved >= limit:
             break
-        if _allows(tables, verb, job_id, change) and _would_move(tables, verb, job_id, change):
+        if _would_move(tables, verb, job_id, change):
             try:
                 _VERBS[verb](tables, now, job_id, change)
             except KeyTaken:
@@ -89,6 +89,7 @@ def pause_queue(tables: Tables, now: datetime, queue: str) -> None:
 def resume_queue(tables: Tables, now: datetime, queue: str) -> None:
     """Let the jobs of a queue be claimed again."""
     tables.queues[queue] = False
+    tables.tell(Hint(queue))
 
 
 def scale_queue(tables: Tables, now: datetime, queue: str, slots: int | None) -> None:
@@ -99,17 +100,10 @@ def scale_queue(tables: Tables, now: datetime, queue: str, slots: int | None) ->
         tables.slots[queue] = slots
 
 
-def _allows(tables: Tables, verb: Verb, job_id: UUID, change: Change) -> bool:
-    state = tables.state_of(job_id)
-    if verb not in _VERBS or (state, verb) not in MOVES:
-        return False
-    if change.expected is not None and change.expected is not state:
-        return False
-    return change.generation is None or change.generation == _generation(tables, job_id)
-
-
 def _would_move(tables: Tables, verb: Verb, job_id: UUID, change: Change) -> bool:
-    """Whether the verb changes anything, so that paging comes to an end."""
+    """Whether the verb is allowed and changes anything, so that paging comes to an end."""
+    if (tables.state_of(job_id), verb) not in MOVES:
+        return False
     if verb is Verb.CANCEL:
         return (job_id, CANCEL) not in tables.signals or job_id not in tables.running
     if verb is Verb.RESCHEDULE:
@@ -119,10 +113,6 @@ def _would_move(tables: Tables, verb: Verb, job_id: UUID, change: Change) -> boo
 
 def _generation(tables: Tables, job_id: UUID) -> int:
     return (tables.outcome.get(job_id) or tables.place_of(job_id)).generation
-
-
-def _described(tables: Tables, job_id: UUID) -> str:
-    return f"{tables.state_of(job_id)} in generation {_generation(tables, job_id)}"
 
 
 def _cancel(tables: Tables, now: datetime, job_id: UUID, change: Change) -> None:
@@ -141,13 +131,13 @@ def _pause(tables: Tables, now: datetime, job_id: UUID, change: Change) -> None:
 
 def _resume(tables: Tables, now: datetime, job_id: UUID, change: Change) -> None:
     """Give a job its old place again; it may have become due meanwhile."""
-    tables.ready[job_id] = tables.parked.pop(job_id).place
+    tables.put_back(tables.parked.pop(job_id).place)
 
 
 def _reschedule(tables: Tables, now: datetime, job_id: UUID, change: Change) -> None:
     due_at = _due_at(now, change)
     if job_id in tables.ready:
-        tables.ready[job_id] = tables.ready[job_id]._replace(due_at=due_at)
+        tables.put_back(tables.ready[job_id]._replace(due_at=due_at))
     else:
         parked = tables.parked[job_id]
         tables.parked[job_id] = parked._replace(place=parked.place._replace(due_at=due_at))
@@ -162,13 +152,15 @@ def _retry(tables: Tables, now: datetime, job_id: UUID, change: Change) -> None:
             raise KeyTaken(job.unique_key, holder)
     outcome = tables.outcome.pop(job_id)
     tables.attempts[job_id] = (*tables.attempts.get(job_id, ()), _put_aside(outcome))
-    tables.ready[job_id] = Ready(
-        id=job_id,
-        lane=job.new.lane,
-        priority=job.new.priority,
-        due_at=now,
-        hooks=job.new.hooks,
-        generation=outcome.generation + 1,
+    tables.put_back(
+        Ready(
+            id=job_id,
+            lane=job.new.lane,
+            priority=job.new.priority,
+            due_at=now,
+            hooks=job.new.hooks,
+            generation=outcome.generation + 1,
+        )
     )
 
 

@@ -5,6 +5,7 @@ from datetime import datetime
 from uuid import UUID
 
 from detent.model.job import Hook
+from detent.spi.notifier import SignalHint
 from detent.stores.memory.outbox import record_events
 from detent.stores.memory.tables import CANCEL, UNIQUE, UNKNOWN_TASK, Outcome, Tables
 
@@ -34,6 +35,7 @@ def request_cancel(tables: Tables, job_id: UUID, reason: str | None) -> None:
     request, the next node that claims it hears of it.
     """
     tables.signals.setdefault((job_id, CANCEL), reason)
+    tables.tell(SignalHint(tables.running[job_id].node))
 
 
 def wake_unknown_tasks(
@@ -46,7 +48,7 @@ def wake_unknown_tasks(
         if parked.reason == UNKNOWN_TASK and (tasks is None or tables.job[job_id].new.task in tasks)
     ][:limit]
     for job_id in waiting:
-        tables.ready[job_id] = tables.parked.pop(job_id).place
+        tables.put_back(tables.parked.pop(job_id).place)
     return len(waiting)
 
 
@@ -77,4 +79,4 @@ def _wake_waiting(tables: Tables, now: datetime, job_id: UUID, waited_for: UUID 
             tables.parked[waiting] = parked._replace(waits_for=heir)
         elif parked.waits_for == job_id:
             place = tables.parked.pop(waiting).place
-            tables.ready[waiting] = place._replace(due_at=max(place.due_at, now))
+            tables.put_back(place._replace(due_at=max(place.due_at, now)))

@@ -88,7 +88,7 @@ def _go_back(tables: Tables, now: datetime, claim: Running, said: Settlement) ->
     if said.delay is not None:
         place = place._replace(due_at=now + timedelta(seconds=said.delay))
     if said.state is State.PENDING:
-        tables.ready[said.id] = place
+        tables.put_back(place)
     else:
         tables.parked[said.id] = Parked(place, said.reason or "waiting")
 

@@ -131,6 +131,8 @@ def _store(tables: Tables, now: datetime, job: NewJob, waits_for: UUID | None) -
     enqueue_jobs(tables, now, [job])
     if waits_for is not None and not known:
         tables.parked[job.id] = Parked(tables.ready.pop(job.id), OVERLAP, waits_for)
+    elif not known:
+        tables.put_back(tables.ready[job.id])
 
 
 def _advance(tables: Tables, now: datetime, row: Scheduled, plan: FirePlan) -> None:

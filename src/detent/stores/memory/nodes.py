@@ -118,6 +118,6 @@ def release_claims(
     """Put claims back in their old place, uncharged."""
     mine = [each for each in claims_of(tables, now, node) if each in claims]
     for job_id, _ in mine:
-        tables.ready[job_id] = tables.running.pop(job_id).place
+        tables.put_back(tables.running.pop(job_id).place)
         tables.progress.pop(job_id, None)
     return len(mine)

@@ -5,8 +5,10 @@ from collections.abc import Container, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from detent.spi.notifier import Hint
 from detent.spi.outbox import (
     ALERT,
+    OUTBOX,
     AlertInfo,
     AlertStep,
     EventInfo,
@@ -120,6 +122,7 @@ def retry_events(
             event=event._replace(tries=0), due_at=now, parked_at=None
         )
         _note(tables, event.alert, AlertStep(now, "retried", event.sink))
+        tables.tell(Hint(OUTBOX))
     return len(parked)
 
 
@@ -211,6 +214,7 @@ def _note(tables: Tables, alert: int | None, step: AlertStep) -> AlertInfo | Non
 def _add(tables: Tables, now: datetime, event: OutboxEvent) -> None:
     tables.last_event += 1
     tables.events[tables.last_event] = Event(event._replace(id=tables.last_event), now, now)
+    tables.tell(Hint(OUTBOX))
 
 
 def _heads(tables: Tables, sinks: Container[str]) -> list[Event]:

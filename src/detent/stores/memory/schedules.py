@@ -12,6 +12,7 @@ from detent.model.schedule import (
     ScheduleInfo,
     SlotInfo,
 )
+from detent.spi.notifier import ScheduleHint
 from detent.spi.schedules import DueSchedules
 from detent.stores.memory.carrier import Carrier
 from detent.stores.memory.firing import fire, fire_slots, lives
@@ -102,6 +103,7 @@ def _put(tables: Tables, info: ScheduleInfo, due_at: datetime | None = None) -> 
     tables.revision += 1
     info = replace(info, revision=tables.revision)
     row = tables.schedules[info.schedule.name] = Scheduled(info, due_at or info.next_fire)
+    tables.tell(ScheduleHint())
     return row
 
 

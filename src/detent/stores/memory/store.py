@@ -31,6 +31,7 @@ from detent.spi.leadership import Bid, Candidate, Leader, Term
 from detent.spi.limits import GatedAnswer, GatedLane, GatedRequest, LimitInfo
 from detent.spi.locks import LockAnswer, LockInfo
 from detent.spi.nodes import Beat, NodeIdentity, NodeInfo
+from detent.spi.notifier import Notifier, Wake
 from detent.spi.rates import RateAsk, RateVerdict
 from detent.spi.rescue import Rescue
 from detent.spi.retention import PrunedPage, PruneRequest
@@ -66,7 +67,8 @@ class MemoryStore(Breaking, Telling, Scheduling):
 
     `now` is the store's clock. `latency` is awaited before and after every step: a simulation
     lets others run there, or raises, which is a request (before) or a reply (after) that was
-    lost. The lock makes the store usable from several threads, each with its own event loop.
+    lost. The lock makes the store usable from several threads, each with its own event loop. What
+    nodes should hear of besides new jobs is published by the `notifier`, if there is one.
     """
 
     def __init__(
@@ -74,11 +76,13 @@ class MemoryStore(Breaking, Telling, Scheduling):
         now: Callable[[], datetime] | None = None,
         *,
         latency: Callable[[], Awaitable[None]] | None = None,
+        notifier: Notifier | None = None,
     ) -> None:
         self._now = now or _utc_now
         self._latency = latency
+        self._notifier = notifier
         self._lock = threading.Lock()
-        self._tables = Tables()
+        self._tables = Tables(wakes=None if notifier is None else {})
 
     async def open(self) -> None:
         """There is nothing to reach."""
@@ -334,9 +338,19 @@ class MemoryStore(Breaking, Telling, Scheduling):
             await self._latency()
         with self._lock:
             answer = statement(self._tables, self._now(), *args, **kwargs)
+            wakes = self._take_wakes()
+        if wakes and self._notifier is not None:
+            self._notifier.publish(wakes)
         if self._latency is not None:
             await self._latency()
         return answer
+
+    def _take_wakes(self) -> Sequence[Wake]:
+        wakes = self._tables.wakes
+        if not wakes:
+            return ()
+        self._tables.wakes = {}
+        return list(wakes)
 
     def _commit(self, tables: Tables, now: datetime, connection: MemoryConnection) -> None:
         self._tables = connection.commit(tables, now)

@@ -17,6 +17,7 @@ from detent.model.rates import Grants
 from detent.model.schedule import ScheduleInfo, SlotInfo
 from detent.model.state import State
 from detent.spi.breakers import BreakerRow
+from detent.spi.notifier import Hint, Wake
 from detent.spi.outbox import AlertInfo, OutboxEvent
 
 CANCEL: Final = "cancel"
@@ -235,9 +236,22 @@ class Tables:
     """Job to its slot, in the order of firing, until a later firing has seen its end."""
     calendars: dict[str, bytes] = field(default_factory=dict)
 
+    wakes: dict[Wake, None] | None = None
+    """What nodes are to be told of; None where nobody tells them."""
+
     def snapshot(self) -> Self:
         """Return a copy that later writes to either side leave alone."""
         return type(self)(**{each.name: _copied(getattr(self, each.name)) for each in fields(self)})
+
+    def tell(self, wake: Wake) -> None:
+        """Let nodes know of something, as soon as it is carried out."""
+        if self.wakes is not None:
+            self.wakes[wake] = None
+
+    def put_back(self, place: Ready) -> None:
+        """Give a job a place in a lane, and let nodes know: it may stand below their floors."""
+        self.ready[place.id] = place
+        self.tell(Hint(place.lane, place.priority, place.due_at, place.id))
 
     def state_of(self, job_id: UUID) -> State:
         """Return the state that the place of a known job's row means."""

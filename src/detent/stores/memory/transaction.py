@@ -5,11 +5,11 @@ from datetime import datetime
 from uuid import UUID
 
 from detent.errors import ClaimLost, StoreUnavailable
-from detent.model.job import Claim, Completion, Keys, NewJob, Placed
+from detent.model.job import Claim, Keys, NewJob, Placed
 from detent.spi.leadership import Term
 from detent.spi.store import PendingCompletion
 from detent.stores.memory.enqueue import enqueue_jobs, enqueue_keyed
-from detent.stores.memory.finish import finish_hooked, succeeded, valid_claim
+from detent.stores.memory.finish import finish_hooked, valid_claim
 from detent.stores.memory.leadership import check_term
 from detent.stores.memory.tables import Tables
 
@@ -49,15 +49,7 @@ class MemoryConnection:
         """Write the success of a claim at the commit, with what `pending` then says."""
 
         def write(tables: Tables, now: datetime) -> None:
-            completion = Completion(
-                id=claim.id,
-                fence=claim.fence,
-                task=claim.task,
-                queue=pending.queue,
-                lasted=pending.lasted,
-                result=pending.result,
-            )
-            if not finish_hooked(tables, now, node, [succeeded(completion)]):
+            if not finish_hooked(tables, now, node, [pending.success_of(claim)]):
                 raise ClaimLost(claim.id)
 
         self._writes.append(write)

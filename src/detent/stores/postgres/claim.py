@@ -5,13 +5,12 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
 
-from detent.model.job import Claim, Position
+from detent.model.job import LOWEST_ID, Claim, Position
 from detent.spi.scans import LaneScan
 from detent.spi.store import ClaimRequest
 from detent.stores.postgres.database import Database
 
 _BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
-_LOWEST: Final = UUID(int=0)
 
 
 class Claiming:
@@ -57,5 +56,5 @@ def scan_columns(scans: Sequence[LaneScan]) -> tuple[list[Any], ...]:
         [scan.queue for scan in scans],
         [scan.room for scan in scans],
         [_BEGINNING if floor is None else floor.due_at for floor in floors],
-        [_LOWEST if floor is None else floor.id for floor in floors],
+        [LOWEST_ID if floor is None else floor.id for floor in floors],
     )

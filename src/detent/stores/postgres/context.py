@@ -1,16 +1,15 @@
 """Serves running jobs: signals to them, and their side writes, each fenced by its claim."""
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 from uuid import UUID
 
 from detent.errors import ClaimLost
-from detent.model.job import Claim, Hook, LogLine, Progress, Settlement, Signal
-from detent.model.state import State
+from detent.model.job import Claim, Hook, LogLine, Progress, Signal
 from detent.spi.notifier import Hint, Notifier
 from detent.spi.store import PendingCompletion
-from detent.stores.postgres.database import Database
+from detent.stores.postgres.database import Connection, Database, transaction_on
 from detent.stores.postgres.failures import DRIVER_ERRORS, translate
 from detent.stores.postgres.finish import settle_hooked
 from detent.stores.postgres.outbox import hints_for
@@ -47,55 +46,42 @@ class Contexts:
         """See `ContextStore.transaction`."""
         woken: list[Any] = []
         settled: list[Any] = []
-        async with self.database.connection() as connection:
-            transaction = connection.transaction()
-            try:
+        async with self.database.lent() as connection:
+            transaction = transaction_on(connection)
+            with _our_errors(connection):
                 await transaction.start()
                 held = await connection.fetch(
                     self.database.sql("lock_claim"), node, claim.id, claim.fence
                 )
-            except DRIVER_ERRORS as error:
-                raise translate(error) from error
-            if not held:
-                await transaction.rollback()
-                raise ClaimLost(claim.id)
+                if not held:
+                    await transaction.rollback()
+                    raise ClaimLost(claim.id)
             try:
                 yield connection
             except BaseException:
-                if not connection.is_closed():
+                # If even that fails, it is still the task's error that counts.
+                with suppress(*DRIVER_ERRORS):
                     await transaction.rollback()
                 raise
-            try:
+            with _our_errors(connection):
                 settled, woken = await settle_hooked(
-                    self.database, connection, node, [_success(claim, completion)]
+                    self.database, connection, node, [completion.success_of(claim)]
                 )
                 if not settled:
                     # Only possible when the task ended our transaction itself.
                     connection.terminate()
                     raise ClaimLost(claim.id)
                 await transaction.commit()
-                # What the task set on the connection must not reach the next user of it.
-                await connection.reset()
-            except DRIVER_ERRORS as error:
-                connection.terminate()
-                raise translate(error) from error
         self.notifier.publish([*(Hint(row["lane"]) for row in woken), *hints_for(settled)])
         if claim.hooks & Hook.LIMIT:
             self.notifier.publish([Hint(claim.lane)])
 
 
-def _success(claim: Claim, completion: PendingCompletion) -> Settlement:
-    return Settlement(
-        id=claim.id,
-        fence=claim.fence,
-        task=claim.task,
-        queue=completion.queue,
-        lasted=completion.lasted,
-        result=completion.result,
-        state=State.SUCCEEDED,
-        delay=None,
-        charged=False,
-        kind=None,
-        error=None,
-        reason=None,
-    )
+@contextmanager
+def _our_errors(connection: Connection) -> Iterator[None]:
+    """Turn the driver's errors into ours; where a transaction stands after one is unknown."""
+    try:
+        yield
+    except DRIVER_ERRORS as error:
+        connection.terminate()
+        raise translate(error) from error

@@ -6,8 +6,8 @@ from typing import Any, Final
 from uuid import UUID
 
 from detent.errors import Conflict, JobNotFound, KeyTaken
-from detent.model.job import Hook, JobFilter, JobInfo
-from detent.model.state import IllegalMove, State, Verb, move, sources
+from detent.model.job import Hook, JobFilter
+from detent.model.state import TERMINAL, State, Verb, sources
 from detent.spi.notifier import Hint, Notifier, SignalHint, Wake
 from detent.spi.store import Change
 from detent.stores.postgres.database import Connection
@@ -30,11 +30,13 @@ class Controlling(Inspecting):
             known = await self.get_jobs([job_id])
             if not known:
                 raise JobNotFound(job_id)
-            target = _check(known[0], verb, change)
-            generation = known[0].generation
-            if await self._apply(verb, [job_id], generation, known[0].state, change):
+            if known[0].archived_at is not None:
+                raise Conflict(job_id, verb, "archived")
+            state, generation = known[0].state, known[0].generation
+            target = change.target(job_id, verb, state, generation)
+            if await self._apply(verb, [job_id], generation, state, change):
                 # A running job is only asked to stop; it is its node that cancels it.
-                asked = verb is Verb.CANCEL and known[0].state is State.RUNNING
+                asked = verb is Verb.CANCEL and state is State.RUNNING
                 return State.RUNNING if asked else target
         raise Conflict(job_id, verb, "moving too fast; try again")
 
@@ -124,8 +126,7 @@ class Controlling(Inspecting):
 
     async def delete_page(self, where: JobFilter, limit: int) -> int:
         """See `ControlStore.delete_page`."""
-        terminal = (State.SUCCEEDED, State.FAILED, State.CANCELED)
-        states = tuple(state for state in where.states or terminal if state in terminal)
+        states = tuple(state for state in where.states or TERMINAL if state in TERMINAL)
         if not states:
             return 0
         page = replace(where, states=states)
@@ -149,20 +150,6 @@ class Controlling(Inspecting):
     async def scale_queue(self, queue: str, slots: int | None) -> None:
         """See `ControlStore.scale_queue`."""
         await self.database.fetch("scale_queue", queue, slots)
-
-
-def _check(job: JobInfo, verb: Verb, change: Change) -> State:
-    """Return the state that follows, or raise `Conflict`."""
-    if job.archived_at is not None:
-        raise Conflict(job.id, verb, "archived")
-    if change.expected is not None and job.state is not change.expected:
-        raise Conflict(job.id, verb, f"{job.state}, not {change.expected}")
-    if change.generation is not None and job.generation != change.generation:
-        raise Conflict(job.id, verb, f"in generation {job.generation}, not {change.generation}")
-    try:
-        return move(job.state, verb)
-    except IllegalMove as error:
-        raise Conflict(job.id, verb, str(job.state)) from error
 
 
 def _statement(verb: Verb, state: State, change: Change) -> tuple[str, tuple[Any, ...]]:

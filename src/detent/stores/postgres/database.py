@@ -27,13 +27,16 @@ from detent.stores.postgres.failures import (
     translate,
 )
 from detent.stores.postgres.hosts import Hosts
-from detent.stores.postgres.pooled import PLANNER, RESTS, SET_LOCAL, learn_types
+from detent.stores.postgres.pooled import ISOLATION, PLANNER, RESTS, SET_LOCAL, learn_types
 from detent.stores.postgres.statements import check_schema_name, statement
 
 Connection: TypeAlias = Any  # asyncpg brings no types
 Result = TypeVar("Result")
 
 MAX_TRIES: Final = 6
+# What tasks never hold: with all connections lent, one that waits for the store would wait for
+# itself, and the node would neither claim nor finish.
+KEPT: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,10 @@ class Pool:
     def __init__(self, connect: Callable[[], Awaitable[Connection]], size: int) -> None:
         self.loop = asyncio.get_running_loop()
         self._connect = connect
-        self._size = size
+        lent = max(size - KEPT, 1)
+        self._size = max(size, lent + 1)
+        self.lending = asyncio.Semaphore(lent)
+        """Whoever borrows a connection for longer than a statement waits here first."""
         self._open = 0
         self._idle: list[Connection] = []
         self._waiters: deque[asyncio.Future[None]] = deque()
@@ -183,7 +189,7 @@ class Database:
         return await self._hosts.connect(
             timeout,
             command_timeout=timeout,
-            server_settings={"application_name": "detent", **PLANNER, **RESTS},
+            server_settings={"application_name": "detent", **PLANNER, **RESTS, **ISOLATION},
         )
 
     async def behind_pooler(self) -> bool:
@@ -236,7 +242,7 @@ class Database:
         """Run `work` in one transaction, again from the start after a deadlock."""
         for attempt in range(MAX_TRIES):
             try:
-                async with self.connection() as connection, connection.transaction():
+                async with self.connection() as connection, transaction_on(connection):
                     if self._pooler:
                         await connection.execute(SET_LOCAL)
                     return await work(connection)
@@ -259,12 +265,40 @@ class Database:
         finally:
             pool.release(connection)
 
+    @asynccontextmanager
+    async def lent(self) -> AsyncIterator[Connection]:
+        """Lend a connection to a task, which may leave traces on it that nobody else must meet.
+
+        What the task raises says nothing about the connection, nor about the server.
+        """
+        pool = self.pool()
+        async with pool.lending:
+            try:
+                connection = await pool.acquire()
+            except DRIVER_ERRORS as error:
+                raise translate(error) from error
+            try:
+                yield connection
+            except asyncio.CancelledError:
+                connection.terminate()
+                raise
+            finally:
+                try:
+                    await _cleanse(connection)
+                finally:
+                    pool.release(connection)
+
     async def close(self) -> None:
         """Close the pool of this process and event loop."""
         key = (os.getpid(), id(asyncio.get_running_loop()))
         pool = self._pools.pop(key, None)
         if pool is not None and pool.loop is asyncio.get_running_loop():
             await pool.close()
+
+
+def transaction_on(connection: Connection) -> Any:
+    """Return a transaction that is to begin; see `ISOLATION`."""
+    return connection.transaction(isolation="read_committed")
 
 
 def _is_open(process: int, made: "weakref.ref[Connection]") -> bool:
@@ -281,6 +315,19 @@ def _drop_if_broken(pool: Pool, connection: Connection, error: BaseException) ->
         connection.terminate()
     if is_of_the_server(error):
         pool.drop_idle()
+
+
+async def _cleanse(connection: Connection) -> None:
+    """Undo what is left of a transaction, of settings and of locks, or give the connection up."""
+    if connection.is_closed():
+        return
+    try:
+        await connection.reset()
+    except DRIVER_ERRORS:
+        connection.terminate()
+    except BaseException:
+        connection.terminate()
+        raise
 
 
 def _backoff(attempt: int) -> float:

@@ -65,7 +65,7 @@ class Home:
         self._accepted.add(caller.key)
 
     async def _ask(self) -> Identity:
-        # Not from the pool: the caller may hold its last connection, as `ctx.transaction()` does.
+        # Not from the pool: a blocking caller has no event loop that would keep one.
         try:
             connection = await self._database.connect()
             try:

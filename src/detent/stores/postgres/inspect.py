@@ -1,18 +1,15 @@
 """Answers questions, without locks."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from detent.model.job import Attempt, JobFilter, JobInfo, LogEntry, needs_of
+from detent.model.job import HIGHEST_ID, Attempt, JobFilter, JobInfo, LogEntry, needs_of
 from detent.model.state import State
 from detent.spi.store import QueueInfo
 from detent.stores.postgres.database import Connection, Database
 
-_HIGHEST: Final = UUID(int=(1 << 128) - 1)
-_LOWEST: Final = UUID(int=0)
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 # For one transaction. A tag or a key may be on one job or on all of them: only with its value can
 # the planner know whether to go through their index, or along the ids until enough are found.
 PLANNED_ANEW: Final = (
@@ -53,9 +50,9 @@ class Inspecting:
             where.queue,
             where.tag,
             where.key,
-            _lowest_id(where.since),
-            _highest_id(where.until),
-            before or _HIGHEST,
+            where.lowest_id,
+            where.highest_id,
+            before or HIGHEST_ID,
             limit,
         )
 
@@ -99,18 +96,3 @@ def _job_info(row: Any) -> JobInfo:
         tags=tuple(row["tags"] or ()),
         **same,
     )
-
-
-def _lowest_id(moment: datetime | None) -> UUID:
-    """Return the lowest id that can have been made at a moment."""
-    if moment is None:
-        return _LOWEST
-    return UUID(int=max((moment - _EPOCH) // timedelta(milliseconds=1), 0) << 80)
-
-
-def _highest_id(moment: datetime | None) -> UUID:
-    """Return the highest id that can have been made at a moment."""
-    if moment is None:
-        return _HIGHEST
-    next_tick = (moment - _EPOCH) // timedelta(milliseconds=1) + 1
-    return UUID(int=max((next_tick << 80) - 1, 0))

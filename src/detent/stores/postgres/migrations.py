@@ -7,22 +7,30 @@ simply run again.
 
 import hashlib
 import re
+import shlex
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Final
 
 import asyncpg
 
+from detent.config import redact
 from detent.errors import SchemaMismatch
-from detent.stores.postgres.database import Connection, Database
+from detent.stores.postgres.database import Address, Connection, Database
 from detent.stores.postgres.failures import DRIVER_ERRORS, translate
+from detent.stores.postgres.hosts import Hosts
 from detent.stores.postgres.statements import check_schema_name, qualify
 
 _FILE_NAME: Final = re.compile(r"V(\d{3})__(\w+)\.sql")
+CONNECT: Final = 30.0
 _UNDEFINED: Final = ("42P01", "3F000")
 
-_PREPARE: Final = """
-CREATE SCHEMA IF NOT EXISTS "{schema}";
+# Even IF NOT EXISTS needs the right to create one, which not everybody has who may fill it.
+_IS_MISSING: Final = "SELECT NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)"
+_SCHEMA: Final = 'CREATE SCHEMA IF NOT EXISTS "{schema}";'
+_RECORDS: Final = """
 CREATE TABLE IF NOT EXISTS detent.detent_schema_version (
     version    integer     NOT NULL PRIMARY KEY,
     name       text        NOT NULL,
@@ -64,7 +72,7 @@ def known_migrations() -> list[Migration]:
 
 def migration_sql(schema: str = "detent") -> str:
     """Return everything `migrate` would run on an empty database, for other tools."""
-    parts = [_prepare_sql(schema)]
+    parts = [_schema_sql(schema), qualify(_RECORDS, schema)]
     for step in known_migrations():
         record = (
             f"INSERT INTO detent.detent_schema_version (version, name, checksum)\n"
@@ -76,32 +84,35 @@ def migration_sql(schema: str = "detent") -> str:
 
 async def pending(url: str, schema: str = "detent") -> list[str]:
     """Return the labels of the steps that `migrate` would take. Changes nothing."""
-    try:
-        connection = await asyncpg.connect(url, statement_cache_size=0)
-        try:
-            applied = await _applied(connection, schema)
-        finally:
-            await connection.close()
-    except DRIVER_ERRORS as error:
-        raise translate(error) from error
-    _check_history(applied)
-    return [step.label for step in known_migrations() if step.version not in applied]
+    async with _connected(url) as connection:
+        return [step.label for step in await _untaken(connection, schema)]
 
 
 async def migrate(url: str, schema: str = "detent") -> list[str]:
     """Take all steps that are still to be taken; return their labels."""
-    check_schema_name(schema)
+    async with _connected(url) as connection:
+        steps = await _untaken(connection, schema)
+        return [step.label for step in steps if await _take(connection, schema, step)]
+
+
+@asynccontextmanager
+async def _connected(url: str) -> AsyncIterator[Connection]:
+    """Lend a connection on which a step may take as long as it needs, with our errors."""
     try:
-        connection = await asyncpg.connect(url, statement_cache_size=0)
+        connection = await Hosts(url).connect(CONNECT, statement_cache_size=0)
         try:
-            _check_history(await _applied(connection, schema))
-            return [
-                step.label for step in known_migrations() if await _take(connection, schema, step)
-            ]
+            yield connection
         finally:
             await connection.close()
     except DRIVER_ERRORS as error:
         raise translate(error) from error
+
+
+async def _untaken(connection: Connection, schema: str) -> list[Migration]:
+    """Return the steps that this code knows and the database has not taken."""
+    applied = await _applied(connection, schema)
+    _check_history(applied)
+    return [step for step in known_migrations() if step.version not in applied]
 
 
 async def _take(connection: Connection, schema: str, step: Migration) -> bool:
@@ -111,9 +122,11 @@ async def _take(connection: Connection, schema: str, step: Migration) -> bool:
         await connection.execute(
             "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", f"detent migrate {schema}"
         )
-        await connection.execute(_prepare_sql(schema))
         if step.version in await _applied(connection, schema):
             return False
+        if await connection.fetchval(_IS_MISSING, schema):
+            await connection.execute(_schema_sql(schema))
+        await connection.execute(qualify(_RECORDS, schema))
         await connection.execute(qualify(step.text, schema))
         await connection.execute(
             qualify(
@@ -128,8 +141,8 @@ async def _take(connection: Connection, schema: str, step: Migration) -> bool:
     return True
 
 
-def _prepare_sql(schema: str) -> str:
-    return qualify(_PREPARE, schema).format(schema=check_schema_name(schema))
+def _schema_sql(schema: str) -> str:
+    return _SCHEMA.format(schema=check_schema_name(schema))
 
 
 async def _applied(connection: Any, schema: str) -> dict[int, str]:
@@ -165,26 +178,28 @@ def _check_history(applied: dict[int, str]) -> None:
 
 async def check_version(database: Database) -> None:
     """Raise `SchemaMismatch` unless the database has exactly the schema this code knows."""
-    schema = database.address.schema
     try:
         async with database.connection() as connection:
-            applied = await _applied(connection, schema)
+            untaken = await _untaken(connection, database.address.schema)
     except DRIVER_ERRORS as error:
         raise translate(error) from error
-    _check_history(applied)
-    missing = [step.label for step in known_migrations() if step.version not in applied]
-    if missing:
-        what = "has no Detent schema" if not applied else f"lacks {', '.join(missing)}"
-        raise SchemaMismatch(f"the database {what}; run: detent migrate")
+    if untaken:
+        missing = ", ".join(step.label for step in untaken)
+        whole = len(untaken) == len(known_migrations())
+        what = "has no Detent schema" if whole else f"lacks {missing}"
+        raise SchemaMismatch(f"the database {what}; run: {_command(database.address)}")
+
+
+def _command(address: Address) -> str:
+    """Return the command for this very database: the URL may stand in a program alone."""
+    words = ["detent", "migrate", "--url", redact(address.url)]
+    if address.schema != "detent":
+        words += ["--schema", address.schema]
+    return shlex.join(words)
 
 
 async def drop(url: str, schema: str) -> None:
     """Remove the schema and everything in it."""
-    try:
-        connection = await asyncpg.connect(url, statement_cache_size=0)
-        try:
-            await connection.execute(f'DROP SCHEMA IF EXISTS "{check_schema_name(schema)}" CASCADE')
-        finally:
-            await connection.close()
-    except DRIVER_ERRORS as error:
-        raise translate(error) from error
+    check_schema_name(schema)
+    async with _connected(url) as connection:
+        await connection.execute(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')

@@ -25,11 +25,14 @@ PLANNER: Final = {
 # Between two statements of one of our transactions nothing takes time. A node that is frozen there
 # would keep its locks for ever; ctx.transaction() has other rules, see lock_claim.sql.
 RESTS: Final = {"idle_in_transaction_session_timeout": "10000"}
+# Each statement sees what was committed while the one before it waited for a lock: whatever the
+# database's owner has chosen for others, our steps rest on it.
+ISOLATION: Final = {"default_transaction_isolation": "read committed"}
 SET_LOCAL: Final = "; ".join(
     f"SET LOCAL {name} = {value}" for name, value in {**PLANNER, **RESTS}.items()
 )
 # One message, and so one round trip.
-BEGIN: Final = f"BEGIN; {SET_LOCAL}"
+BEGIN: Final = f"BEGIN ISOLATION LEVEL READ COMMITTED; {SET_LOCAL}"
 
 _TYPES: Final = (
     *("bigint", "boolean", "bytea", "float4", "float8"),

@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
-from uuid import UUID
 
 from detent.errors import SchemaMismatch, StoreError, StoreUnavailable
+from detent.model.job import LOWEST_ID
 from detent.model.retention import Rule
 from detent.model.state import State
 from detent.spi.retention import Mark, PrunedPage, PruneRequest
 from detent.stores.postgres.database import Database
 
-_BEGINNING: Final = Mark(datetime(1, 1, 1, tzinfo=UTC), UUID(int=0))
+_BEGINNING: Final = Mark(datetime(1, 1, 1, tzinfo=UTC), LOWEST_ID)
 READ: Final = 10
 """How many ended jobs are looked at for each that may go: looking costs little."""
 

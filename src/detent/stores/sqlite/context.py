@@ -6,8 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from detent.errors import ClaimLost
-from detent.model.job import Claim, Hook, LogLine, Progress, Settlement, Signal
-from detent.model.state import State
+from detent.model.job import Claim, Hook, LogLine, Progress, Signal
 from detent.spi.notifier import Hint, Notifier
 from detent.spi.store import PendingCompletion
 from detent.stores.sqlite.columns import packed, written
@@ -63,7 +62,7 @@ class Contexts:
                 raise ClaimLost(claim.id)
 
         def commit(session: Session) -> list[Any]:
-            settling = Settling(node, [_success(claim, completion)])
+            settling = Settling(node, [completion.success_of(claim)])
             settled, woken = settling.write_hooked(session)
             if not settled:
                 raise ClaimLost(claim.id)
@@ -80,20 +79,3 @@ class Contexts:
         self.notifier.publish([Hint(row[0]) for row in woken])
         if claim.hooks & Hook.LIMIT:
             self.notifier.publish([Hint(claim.lane)])
-
-
-def _success(claim: Claim, completion: PendingCompletion) -> Settlement:
-    return Settlement(
-        id=claim.id,
-        fence=claim.fence,
-        task=claim.task,
-        queue=completion.queue,
-        lasted=completion.lasted,
-        result=completion.result,
-        state=State.SUCCEEDED,
-        delay=None,
-        charged=False,
-        kind=None,
-        error=None,
-        reason=None,
-    )

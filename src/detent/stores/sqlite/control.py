@@ -7,7 +7,7 @@ from uuid import UUID
 
 from detent.errors import Conflict, JobNotFound, KeyTaken
 from detent.model.job import Hook, JobFilter
-from detent.model.state import TERMINAL, IllegalMove, State, Verb, move, sources
+from detent.model.state import TERMINAL, State, Verb, sources
 from detent.spi.notifier import Hint, Notifier, SignalHint, Wake
 from detent.spi.store import Change
 from detent.stores.sqlite.columns import (
@@ -47,7 +47,7 @@ class Controlling(Inspecting):
 
         def work(session: Session) -> tuple[State, list[Wake]]:
             state, generation = _known(session, verb, job_id)
-            target = _check(job_id, verb, change, state, generation)
+            target = change.target(job_id, verb, state, generation)
             moved = _apply(session, verb, [job_id], generation, state, change)
             # A running job is only asked to stop; it is its node that cancels it.
             asked = verb is Verb.CANCEL and state is State.RUNNING
@@ -150,18 +150,6 @@ def _known(session: Session, verb: Verb, job_id: UUID) -> tuple[State, int]:
     if state == "archived":
         raise Conflict(job_id, verb, state)
     return State(state), generation
-
-
-def _check(job_id: UUID, verb: Verb, change: Change, state: State, generation: int) -> State:
-    """Return the state that follows, or raise `Conflict`."""
-    if change.expected is not None and state is not change.expected:
-        raise Conflict(job_id, verb, f"{state}, not {change.expected}")
-    if change.generation is not None and generation != change.generation:
-        raise Conflict(job_id, verb, f"in generation {generation}, not {change.generation}")
-    try:
-        return move(state, verb)
-    except IllegalMove as error:
-        raise Conflict(job_id, verb, str(state)) from error
 
 
 def _apply(

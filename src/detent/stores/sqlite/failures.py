@@ -3,6 +3,7 @@
 import sqlite3
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from detent.errors import ConstraintViolated, SchemaMismatch, StoreError, StoreUnavailable
 
@@ -51,7 +52,8 @@ def translate(error: BaseException, path: str) -> StoreError:
         return ConstraintViolated(_CONSTRAINTS.get(extended, "database"), name, text)
     if any(words in text for words in _SCHEMA):
         return SchemaMismatch(
-            f"{path} has no Detent schema of this version ({text}); run: detent migrate"
+            f"{path} has no Detent schema of this version ({text}); "
+            f"run: detent migrate --url sqlite:///{quote(path)}"
         )
     return StoreError(f"{path}: SQLite refused: {text}")
 

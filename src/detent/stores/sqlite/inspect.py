@@ -1,11 +1,11 @@
 """Answers questions, without locks."""
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from detent.model.job import Attempt, JobFilter, JobInfo, LogEntry, needs_of
+from detent.model.job import HIGHEST_ID, Attempt, JobFilter, JobInfo, LogEntry, needs_of
 from detent.model.state import State
 from detent.spi.store import QueueInfo
 from detent.stores.sqlite.columns import (
@@ -19,11 +19,6 @@ from detent.stores.sqlite.columns import (
 from detent.stores.sqlite.database import Database
 from detent.stores.sqlite.session import Session
 from detent.stores.sqlite.statements import sql
-
-_HIGHEST: Final = b"\xff" * 16
-_LOWEST: Final = bytes(16)
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND: Final = timedelta(milliseconds=1)
 
 # Which table holds the jobs of a state; the others are parked.
 _TABLES: Final = {
@@ -101,9 +96,9 @@ def matching(
     common = (
         where.task,
         where.queue,
-        _lowest_id(where.since),
-        _highest_id(where.until),
-        before.bytes if before is not None else _HIGHEST,
+        where.lowest_id.bytes,
+        where.highest_id.bytes,
+        (before or HIGHEST_ID).bytes,
         limit,
     )
     states = written([str(state) for state in where.states]) if where.states else None
@@ -164,18 +159,3 @@ _CONVERTED: Final[dict[str, Callable[[Any], Any]]] = {
     "tags": _tags,
     "cancel_requested": bool,
 }
-
-
-def _lowest_id(when: datetime | None) -> bytes:
-    """Return the lowest id that can have been made at a moment."""
-    if when is None:
-        return _LOWEST
-    return (max((when - _EPOCH) // _MILLISECOND, 0) << 80).to_bytes(16, "big")
-
-
-def _highest_id(when: datetime | None) -> bytes:
-    """Return the highest id that can have been made at a moment."""
-    if when is None:
-        return _HIGHEST
-    next_tick = (when - _EPOCH) // _MILLISECOND + 1
-    return max((next_tick << 80) - 1, 0).to_bytes(16, "big")

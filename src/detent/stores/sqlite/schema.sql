@@ -1,3 +1,6 @@
+-- What all migrations make together, in one piece: to be read, not to be run. It records no steps,
+-- so a store would refuse a file made with it. For other tools: detent migrate --sql
+
 -- The core of Detent: jobs, where they are, and who runs them.
 --
 -- A job's state is the table its row is in. Big values are written once (detent_job,

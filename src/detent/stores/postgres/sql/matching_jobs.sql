@@ -1,6 +1,8 @@
 -- The newest jobs that match, driven by the small table that holds each wanted state. The job
 -- itself is looked up by id, one by one: OFFSET keeps a plan that was made for small tables from
--- reading them whole.
+-- reading them whole. Each table has its own look, with the same filter: one look at all of them
+-- would sort them first. Each begins with a condition on the states alone, so that a table whose
+-- states are not wanted is not read at all.
 -- $1 states, empty for all  $2 task  $3 queue  $4 tag  $5 key  $6 lowest id  $7 highest id
 -- $8 only ids below  $9 limit: NULL does not filter
 WITH candidate AS (
@@ -39,7 +41,8 @@ WITH candidate AS (
             AND ($5::text IS NULL OR job.idempotency_key = $5 OR job.unique_key = $5)
         OFFSET 0
      ) AS job
-     WHERE CASE parked.reason WHEN 'paused' THEN 'paused' ELSE 'waiting' END = ANY($1::text[])
+     WHERE $1::text[] && ARRAY['paused', 'waiting']
+        AND CASE parked.reason WHEN 'paused' THEN 'paused' ELSE 'waiting' END = ANY($1::text[])
         AND parked.id >= $6::uuid AND parked.id <= $7::uuid AND parked.id < $8::uuid
      ORDER BY parked.id DESC LIMIT $9)
     UNION ALL
@@ -66,7 +69,8 @@ WITH candidate AS (
             AND ($5::text IS NULL OR job.idempotency_key = $5 OR job.unique_key = $5)
         OFFSET 0
      ) AS job
-     WHERE outcome.state IN ('failed', 'canceled') AND outcome.state = ANY($1::text[])
+     WHERE $1::text[] && ARRAY['failed', 'canceled']
+        AND outcome.state IN ('failed', 'canceled') AND outcome.state = ANY($1::text[])
         AND ($2::text IS NULL OR outcome.task = $2) AND ($3::text IS NULL OR outcome.queue = $3)
         AND outcome.id >= $6::uuid AND outcome.id <= $7::uuid AND outcome.id < $8::uuid
      ORDER BY outcome.id DESC LIMIT $9)
