@@ -2,7 +2,6 @@
 
 import builtins
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
 from typing import Any, Final
 
 from detent.config import check_name
@@ -12,7 +11,7 @@ from detent.events import AlertRaised, Bus
 from detent.model.access import Action, Target
 from detent.outbox import ALERTS, check_number, check_page
 from detent.protection import Protection
-from detent.sinks.called import as_sink
+from detent.sinks.called import as_sink, checked_timeout
 from detent.sinks.webhook import WebhookSink
 from detent.spi.outbox import AlertInfo, AlertStore, OutboxEvent
 from detent.spi.runtime import Runtime
@@ -61,7 +60,7 @@ class Alerts:
         check_name("alerts.to(): name", label)
         if ALERTS + label in self.outlets:
             raise ConfigError(f"alerts.to(): name = {label!r}: there is one already; give another")
-        timeout = timedelta(seconds=getattr(target, "timeout", 10.0) + 5.0)
+        timeout = checked_timeout("alerts.to()", None, target)
         outlet = Outlet(ALERTS + label, sink, timeout, DEFAULT_ATTEMPTS)
         self.outlets[outlet.name] = outlet
 

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from types import TracebackType
@@ -16,6 +16,7 @@ from detent.cluster import Clustered
 from detent.codecs import JsonCodec
 from detent.config import Config
 from detent.config.pools import PoolSettings
+from detent.config.readers import check_label
 from detent.databases import open_store
 from detent.declared import Declared
 from detent.declaring import Declare
@@ -38,6 +39,7 @@ from detent.provided import Provided
 from detent.queues import Queues
 from detent.running import RunningNode
 from detent.scheduled import Scheduled
+from detent.signature import accepts, check_function
 from detent.spi.codec import Codec
 from detent.spi.executor import Executor
 from detent.spi.middleware import Middleware
@@ -61,7 +63,6 @@ from detent.tasks import (
 from detent.version import __version__
 
 R = TypeVar("R")
-Event = TypeVar("Event")
 HookFunction = TypeVar("HookFunction", bound=Callable[[], Any])
 
 
@@ -179,9 +180,8 @@ class App(Observed, Scheduled, Protected, Guarded, Limited, Provided, Clustered)
         middleware: Sequence[Middleware] = (),
         **rest: Any,
     ) -> Task[..., Any]:
-        if not callable(function):
-            raise ConfigError(f"@app.task: {function!r} is not a function")
-        label = name or name_of(function)
+        check_function(function)
+        label = check_label("task", name_of(function) if name is None else name)
         chosen = executor or ("async" if asyncio.iscoroutinefunction(function) else "thread")
         batch = rest.get("batch") is not None
         self._pools.check(function, chosen, label, self.config, batch=batch)
@@ -222,14 +222,6 @@ class App(Observed, Scheduled, Protected, Guarded, Limited, Provided, Clustered)
         """Declare an executor of your own, or a class or function that makes one for each node."""
         self._pools.add_executor(name, executor, self.config)
 
-    def on(self, event_type: type[Event], listener: Callable[[Event], None]) -> None:
-        """Call `listener` at once with every event of this type of `detent.events`.
-
-        It is called by the engine itself, before what the event speaks of is written, and must
-        not block: for metrics and tests. For anything else there is `app.listener`.
-        """
-        self.bus.subscribe(event_type, listener)
-
     def on_start(self, hook: HookFunction) -> HookFunction:
         """Call `hook` before a node joins the cluster."""
         return self._hook("start", hook)
@@ -247,6 +239,8 @@ class App(Observed, Scheduled, Protected, Guarded, Limited, Provided, Clustered)
         return self._hook("stop", hook)
 
     def _hook(self, name: str, hook: HookFunction) -> HookFunction:
+        if not accepts(hook):
+            raise ConfigError(f"@app.on_{name}: {hook!r}: must be def hook(), async or not")
         self._hooks.setdefault(name, []).append(hook)
         return hook
 
@@ -258,18 +252,18 @@ class App(Observed, Scheduled, Protected, Guarded, Limited, Provided, Clustered)
 
     def enqueue_sync(self, call: BoundCall[R]) -> Job[R]:
         """Do the same from blocking code; with `within=` on the caller's own thread."""
-        if call.options.within is not None:
+        if isinstance(call, BoundCall) and call.options.within is not None:
             return self.client.enqueue_within_sync(call)
         return self._loop_thread.call(self.client.enqueue(call))
 
     async def enqueue_many(
-        self, calls: Sequence[BoundCall[R]], *, within: Any = None
+        self, calls: Iterable[BoundCall[R]], *, within: Any = None
     ) -> list[Job[R]]:
         """Store many calls, a thousand a commit (or all in the transaction of `within`)."""
         return await self.client.enqueue_many(calls, within=within)
 
     def enqueue_many_sync(
-        self, calls: Sequence[BoundCall[R]], *, within: Any = None
+        self, calls: Iterable[BoundCall[R]], *, within: Any = None
     ) -> list[Job[R]]:
         """Do the same from blocking code; with `within=` on the caller's own thread."""
         if within is not None:

@@ -17,9 +17,10 @@ from detent.model.calendars import (
     calendar_from,
     stacked,
 )
+from detent.model.ownership import is_spent
 from detent.model.schedule import ScheduleInfo
 from detent.protection import Protection
-from detent.slots import calendars_in, slots_with
+from detent.slots import UNREADABLE, calendars_in, readable, slots_with
 from detent.spi.notifier import Notifier, ScheduleHint
 from detent.spi.schedules import ScheduleStore
 
@@ -51,8 +52,8 @@ class Calendars:
         self._protection = protection or Protection()
 
     async def list(self) -> dict[str, Calendar]:
-        """Return all calendars by name."""
-        found = await calendars_in(self._store)
+        """Return all calendars by name, but for those that only a newer version can read."""
+        found = readable(await calendars_in(self._store))
         return {name: found[name] for name in sorted(found)}
 
     async def get(self, name: str) -> Calendar:
@@ -60,7 +61,10 @@ class Calendars:
         found = await self._store.get_calendars([check_label("calendar", name)])
         if name not in found:
             raise CalendarNotFound(name)
-        return calendar_from(found[name])
+        try:
+            return calendar_from(found[name])
+        except UNREADABLE as error:
+            raise ConfigError(f"calendar {name!r} cannot be read: {error}") from error
 
     async def save(self, name: str, calendar: Calendar) -> None:
         """Keep a calendar under a name, in place of one that was there.
@@ -74,7 +78,7 @@ class Calendars:
                 f"calendar {name!r}: {calendar!r}: must be a calendar of detent.calendars"
             )
         await self._permit(name)
-        known = {**await calendars_in(self._store), name: calendar}
+        known = {**readable(await calendars_in(self._store)), name: calendar}
         try:
             if calendar.base is not None and calendar in stacked([calendar.base], known):
                 raise ValueError("stands on this one itself")
@@ -90,7 +94,8 @@ class Calendars:
         known = await calendars_in(self._store)
         if name not in known:
             raise CalendarNotFound(name)
-        above = [other for other, calendar in sorted(known.items()) if calendar.base == name]
+        others = sorted(readable(known).items())
+        above = [other for other, calendar in others if calendar.base == name]
         if above:
             raise _in_use(name, "base of the calendars", above)
         users = await self._store.delete_calendar(name)
@@ -115,12 +120,12 @@ class Calendars:
             if info is None or not info.schedule.calendars:
                 return False
             now = (await self._store.due_schedules([], 0)).now
-            is_over = info.next_fire is None and info.problem is None
-            if is_over or (info.next_fire is not None and info.next_fire <= now):
+            if is_spent(info) or (info.next_fire is not None and info.next_fire <= now):
                 return False
             try:
                 slots = await slots_with(self._store, info.schedule)
-                wanted = replace(info, next_fire=slots(info.schedule, now), problem=None)
+                after = max(now, info.prev_fire or now)
+                wanted = replace(info, next_fire=slots(info.schedule, after), problem=None)
             except ConfigError as error:
                 wanted = replace(info, next_fire=None, problem=str(error))
             if wanted == info:

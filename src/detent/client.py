@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from detent.attached import check_text, checked_tags, encoded_params
@@ -20,6 +20,7 @@ from detent.model.announce import Trigger, every_job
 from detent.model.envelope import is_sealed
 from detent.model.gates import is_gated
 from detent.model.job import Hook, Keys, NewJob, Placed, lane_of, needs_of
+from detent.model.schedule import Firing
 from detent.options import watched_options, write_options
 from detent.principal import current_principal
 from detent.protection import Protection
@@ -98,7 +99,7 @@ class Client:
         else:
             placed = await surely(self._store.enqueue_keyed, job, keys)
         if placed.created:
-            self._announce((job,))
+            self.announce((job,))
         if not coalescer.announced:
             await self._see_off(coalescer)
         return self._handle(call, placed)
@@ -112,12 +113,13 @@ class Client:
         return self._handle(call, placed)
 
     async def enqueue_many(
-        self, calls: Sequence[BoundCall[R]], *, within: Any = None
+        self, calls: Iterable[BoundCall[R]], *, within: Any = None
     ) -> list[Job[R]]:
         """Store many jobs, a thousand a commit (or all in the caller's transaction).
 
         All calls are checked before the first is stored. Keys are for single calls.
         """
+        calls = list(calls)
         jobs = self._prepare_many(calls)
         if within is None and self._declarations is not None and _have_limits(calls):
             await surely(self._declarations.make_sure)
@@ -130,14 +132,15 @@ class Client:
                 await enqueue_within(self._store, within, chunk, None)
             else:
                 await surely(self._store.enqueue_jobs, chunk)
-                self._announce(chunk)
+                self.announce(chunk)
         coalescer = self._coalescer()
         if within is None and not coalescer.announced:
             await self._see_off(coalescer)
         return self._handles(calls, jobs)
 
-    def enqueue_many_within_sync(self, calls: Sequence[BoundCall[R]], within: Any) -> list[Job[R]]:
+    def enqueue_many_within_sync(self, calls: Iterable[BoundCall[R]], within: Any) -> list[Job[R]]:
         """Store many jobs in the transaction of a blocking connection, on this thread."""
+        calls = list(calls)
         jobs = self._prepare_many(calls)
         if self._protection.active:
             encrypted = [call.task.options_declared.encrypted for call in calls]
@@ -165,6 +168,8 @@ class Client:
 
     def prepare(self, call: BoundCall[Any]) -> Prepared:
         """Turn a call into what will be stored, or raise a typed error. Touches no store."""
+        if not isinstance(call, BoundCall):
+            raise ConfigError(f"enqueue({call!r}): must be a call, such as task.bind(...)")
         if self._enqueuing:
             call = self._passed_on(call)
         task, options = call.task, call.options
@@ -234,21 +239,27 @@ class Client:
 
         The schedule may be years old: without this its jobs would pass by newer limits.
         """
-        task = self._registry.find(job.task)
-        if task is None or is_sealed(job.args) or job.codec != self._codec.name:
+        lane = self.lane_now(job)
+        if lane is None:
             return job
-        needs, signature = needs_of(job.lane), task.signature
+        return self._watched(job if lane == job.lane else job._replace(lane=lane))
+
+    def lane_now(self, values: NewJob | Firing) -> str | None:
+        """Return where a job like this would stand now; None if that cannot be told here."""
+        task = self._registry.find(values.task)
+        if task is None or is_sealed(values.args) or values.codec != self._codec.name:
+            return None
+        needs, signature = needs_of(values.lane), task.signature
         try:
-            lane = self._lane(
+            return self._lane(
                 task,
-                job.queue,
+                values.queue,
                 needs,
-                job.tags,
-                lambda: signature.stored_arguments(self._codec, job.args),
+                values.tags,
+                lambda: signature.stored_arguments(self._codec, values.args),
             )
         except InvalidArguments:
-            return job  # Whoever runs it will say what is wrong with it.
-        return self._watched(job if lane == job.lane else job._replace(lane=lane))
+            return None  # Whoever runs it will say what is wrong with it.
 
     def _lane(
         self,
@@ -293,7 +304,7 @@ class Client:
             raise KeyTaken(placed.taken_key, placed.id)
         return Job(placed.id, placed.created, self._jobs, call.task.signature.result_type)
 
-    def _announce(self, jobs: Sequence[NewJob]) -> None:
+    def announce(self, jobs: Sequence[NewJob]) -> None:
         """Wake the nodes; a due time given by the caller may lie below their floors."""
         if self._listeners is not None and self._listeners.wants(JobEnqueued):
             for job in jobs:

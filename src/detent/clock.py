@@ -54,6 +54,8 @@ class SystemRuntime:
     def blocking(self, work: Callable[[], Any], name: str) -> asyncio.Future[Any]:
         """See `Runtime.blocking`."""
         done: Future[Any] = Future()
+        # As a pool does: what has begun cannot be canceled, and may end when nobody waits for it.
+        done.set_running_or_notify_cancel()
 
         def run() -> None:
             try:

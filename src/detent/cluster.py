@@ -59,6 +59,7 @@ class Clustered(Foundation):
                 runtime=self._runtime,
                 fence=self._fence,
                 lease=self.config.cluster.leader_lease,
+                protection=self._protection,
             )
         return self._leaders
 

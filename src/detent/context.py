@@ -12,28 +12,31 @@ from detent.spi.attempt import AttemptPort
 
 
 class JobLog:
-    """Log lines that are kept with the job, where people look when they ask what it did."""
+    """Log lines that are kept with the job, where people look when they ask what it did.
+
+    As with any logger, what is not a text is written as one: an exception, for instance.
+    """
 
     __slots__ = ("_port",)
 
     def __init__(self, port: AttemptPort) -> None:
         self._port = port
 
-    def debug(self, message: str) -> None:
+    def debug(self, message: object) -> None:
         """Keep a line of detail."""
-        self._port.write_log("debug", message)
+        self._port.write_log("debug", str(message))
 
-    def info(self, message: str) -> None:
+    def info(self, message: object) -> None:
         """Keep a line."""
-        self._port.write_log("info", message)
+        self._port.write_log("info", str(message))
 
-    def warning(self, message: str) -> None:
+    def warning(self, message: object) -> None:
         """Keep a line that somebody should see."""
-        self._port.write_log("warning", message)
+        self._port.write_log("warning", str(message))
 
-    def error(self, message: str) -> None:
+    def error(self, message: object) -> None:
         """Keep a line about something that went wrong."""
-        self._port.write_log("error", message)
+        self._port.write_log("error", str(message))
 
 
 class JobContext:
@@ -143,9 +146,9 @@ class JobContext:
 
         To be awaited in async tasks; a plain call is enough in threads.
         """
-        if not 0 <= fraction <= 1:
-            raise ValueError(f"progress({fraction!r}): must be from 0 to 1")
-        self._port.save_progress(fraction, message)
+        if not isinstance(fraction, int | float) or not 0 <= fraction <= 1:
+            raise ValueError(f"progress({fraction!r}): must be a number from 0 to 1")
+        self._port.save_progress(fraction, None if message is None else str(message))
         return _DONE
 
     def heartbeat(self) -> Awaitable[None]:
@@ -165,7 +168,8 @@ class JobContext:
 
         What is done on the connection and the job's success are committed together when the
         block ends, or not at all: exactly once in effect. The result is what `set_result` was
-        given; what the task returns or raises afterwards no longer counts.
+        given; what the task returns or raises afterwards no longer counts. One is open at a time,
+        and after one that was committed there is no other.
         """
         return self._port.transaction()
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from detent.spi.notifier import Heard, LockHint, Notifier
+from detent.spi.notifier import Heard, LockHint, Notifier, Silence
 
 # Listening goes on for so long after the last one waited: he may come again.
 LINGER: Final = 5.0
@@ -21,6 +21,12 @@ class Doorbell:
         self._waiting: dict[str, list[asyncio.Event]] = {}
         self._task: asyncio.Task[None] | None = None
         self._rest: asyncio.TimerHandle | None = None
+        self._silent = False
+
+    @property
+    def hears(self) -> bool:
+        """Whether releases are told here, for all that is known."""
+        return not self._silent and self._task is not None and not self._task.done()
 
     @contextmanager
     def waiting(self, name: str) -> Iterator[asyncio.Event]:
@@ -46,6 +52,7 @@ class Doorbell:
 
     def _receive(self, heard: Sequence[Heard]) -> None:
         """Ring; nothing heard means that something may have been missed."""
+        self._silent = any(isinstance(each, Silence) for each in heard)
         names = [each.name for each in heard if isinstance(each, LockHint)]
         for name in names if heard else list(self._waiting):
             for bell in self._waiting.get(name, ()):

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from detent.config import LimitsConfig
 from detent.errors import ConfigError
 from detent.firings import edited_firing
 from detent.model.job import NewJob, needs_of
-from detent.model.schedule import Schedule
+from detent.model.schedule import Firing, Schedule
 from detent.model.triggers import Trigger, trigger_bytes
 from detent.scheduling import (
     Declarations,
@@ -21,6 +21,9 @@ from detent.scheduling import (
 )
 from detent.spi.codec import Codec
 from detent.tasks import BoundCall, Registry
+
+PLACING: Final = frozenset(("queue", "needs", "tags", "args", "kwargs"))
+"""What decides about the lane of a job: some of it may be keys of limits and queues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,10 @@ class Workshop:
     declared: Declarations
     renew: Callable[[NewJob], NewJob]
     """What makes a job of a schedule as its task is declared now."""
+    lane_now: Callable[[Firing], str | None]
+    """Where such a job would stand; None if that cannot be told here."""
+    announce: Callable[[Sequence[NewJob]], None]
+    """What tells listeners and nodes of jobs that were stored."""
 
 
 def edited(
@@ -74,7 +81,13 @@ def edited(
         args, kwargs = call_arguments(name, changes)
         task = workshop.tasks.get(firing.task)
         there = task.options(queue=firing.queue, needs=needs_of(firing.lane))
-        # Arguments may be keys of limits, and then another lane is theirs.
         job = workshop.prepare(there.bind(*args, **kwargs))
-        firing = replace(firing, args=job.args, codec=job.codec, lane=job.lane)
+        firing = replace(firing, args=job.args, codec=job.codec)
+    if changes.get("params") and firing.codec != codec.name:
+        raise ConfigError(
+            f"schedule {name!r}: params: its jobs are encoded with {firing.codec!r}, here that is "
+            f"{codec.name!r}; give args too, where the app is"
+        )
+    if workshop is not None and not PLACING.isdisjoint(changes):
+        firing = replace(firing, lane=workshop.lane_now(firing) or firing.lane)
     return checked(replace(schedule, firing=firing, **parts))

@@ -7,7 +7,14 @@ when it fires, and sealed anew for each job.
 from collections.abc import Callable
 from dataclasses import replace
 
-from detent.errors import KeyMissing, KeyUnavailable, SealBroken, SealError, SealTooNew
+from detent.errors import (
+    InvalidJob,
+    KeyMissing,
+    KeyUnavailable,
+    SealBroken,
+    SealError,
+    SealTooNew,
+)
 from detent.model.envelope import is_sealed, place_of, read_envelope, shown_as
 from detent.model.job import NewJob
 from detent.model.schedule import Firing, Schedule, ScheduleInfo
@@ -53,7 +60,8 @@ class FiringSeal:
         firing = schedule.firing
         if is_sealed(firing.args) and (firing.params is None or is_sealed(firing.params)):
             return schedule
-        sealing = self._protection.sealing_for(self._encrypted(firing.task))
+        was_sealed = is_sealed(firing.args) or is_sealed(firing.params)
+        sealing = self._protection.sealing_for(self._encrypted(firing.task, was_sealed))
         if sealing is None:
             return schedule
         sealer, name = await sealing.sealer(), schedule.name
@@ -79,9 +87,15 @@ class FiringSeal:
                 args=await self._opened(Surface.SCHEDULE_ARGS, name, job.args),
                 params=job.params and await self._opened(Surface.SCHEDULE_PARAMS, name, job.params),
             )
-        return await self._protection.sealed(
-            self._renew(job), self._encrypted(job.task, was_sealed)
-        )
+        encrypted = self._encrypted(job.task, was_sealed)
+        try:
+            job = self._renew(job)
+        except InvalidJob as error:
+            if self._protection.sealing_for(encrypted) is None:
+                raise
+            # What its key function said may quote arguments, and is stored for all to read.
+            raise InvalidJob(f"{error.path} of {job.task} makes no key", path=error.path) from None
+        return await self._protection.sealed(job, encrypted)
 
     async def shown(self, info: ScheduleInfo) -> ScheduleInfo:
         """Return a schedule as it may be seen."""

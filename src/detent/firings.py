@@ -10,7 +10,8 @@ import msgspec
 
 from detent.attached import checked_tags, encoded_params
 from detent.config import LimitsConfig, check_name
-from detent.model.job import GATE_SEPARATOR, Hook, NewJob, lane_of, needs_of
+from detent.model.gates import behind
+from detent.model.job import Hook, NewJob, lane_of, needs_of
 from detent.model.schedule import Firing, Overlap, Schedule
 from detent.options import StoredOptions, read_options, write_options
 from detent.spi.codec import Codec
@@ -85,8 +86,7 @@ def edited_firing(
         needs = needs_of(firing.lane)
         if "needs" in changes:
             needs = as_names("needs", changes["needs"])
-        _, separator, gates = firing.lane.partition(GATE_SEPARATOR)
-        parts |= {"queue": queue, "lane": lane_of(queue, needs) + separator + gates}
+        parts |= {"queue": queue, "lane": behind(lane_of(queue, needs), firing.lane)}
     if "priority" in changes:
         parts["priority"] = int(as_priority(changes["priority"]))
     if "tags" in changes:

@@ -8,7 +8,9 @@ from typing import Any, Final, TypedDict, Unpack
 from uuid import UUID
 
 from detent.access import target_of
+from detent.due import check_due
 from detent.errors import (
+    ConfigError,
     Conflict,
     InvalidArguments,
     InvalidResult,
@@ -67,6 +69,7 @@ class Jobs:
 
     async def get(self, job_id: UUID) -> JobInfo:
         """Return a job, or raise `JobNotFound`."""
+        _check_id("job_id", job_id)
         found = await self._inspect.get_jobs([job_id])
         if not found:
             raise JobNotFound(job_id)
@@ -92,6 +95,8 @@ class Jobs:
         `archived=True` lists those in the archive, and only those.
         """
         where = job_filter(state, task, queue, tag, key, since, until, archived)
+        if before is not None:
+            _check_id("before", before)
         jobs = await self._readable(where, _checked_limit(limit), before)
         return [await self._protection.views.job(job) for job in jobs]
 
@@ -153,6 +158,7 @@ class Jobs:
         self, action: Action, job_id: UUID, found: Sequence[JobInfo] | None = None
     ) -> None:
         """Raise `NotAllowed` if the application's rule says so; without one, ask nobody."""
+        _check_id("job_id", job_id)
         access = self._protection.access
         if access is None:
             return
@@ -236,6 +242,7 @@ class Jobs:
         generation: int | None = None,
     ) -> State:
         """Give a pending or paused job another due time; now, if neither is given."""
+        check_due("reschedule", delay, at)
         change = Change(due_at=at, delay=delay, expected=expected, generation=generation)
         return await self._change(Verb.RESCHEDULE, job_id, change)
 
@@ -311,13 +318,15 @@ def job_filter(  # noqa: PLR0917  the fields of the filter, in its order
     until: datetime | None = None,
     archived: bool = False,
 ) -> JobFilter:
-    """Return a filter, or raise `ValueError` for a state that does not exist."""
-    if state is None:
-        states: tuple[State, ...] = ()
-    elif isinstance(state, str):
-        states = (State(state),)
-    else:
-        states = tuple(State(entry) for entry in state)
+    """Return a filter, or raise `ConfigError` for a state or a time that says nothing."""
+    given = () if state is None else (state,) if isinstance(state, str) else state
+    try:
+        states = tuple(map(State, given))
+    except ValueError:
+        raise ConfigError(f"state = {state!r}: must be of {', '.join(State)}") from None
+    for name, moment in (("since", since), ("until", until)):
+        if moment is not None and moment.tzinfo is None:
+            raise ConfigError(f"{name} = {moment}: must have a time zone")
     return JobFilter(states, task, queue, tag, key, since, until, archived)
 
 
@@ -325,7 +334,13 @@ def _clean(reason: str | None) -> str | None:
     return None if reason is None else storable(reason, MAX_REASON)
 
 
+def _check_id(name: str, value: object) -> None:
+    """Refuse the text of an id, which some stores would look for and never find."""
+    if not isinstance(value, UUID):
+        raise ConfigError(f"{name} = {value!r}: must be a UUID, such as the id of a job")
+
+
 def _checked_limit(limit: int) -> int:
-    if not 1 <= limit <= MAX_LIMIT:
-        raise ValueError(f"limit = {limit}: must be 1 to {MAX_LIMIT}")
+    if not isinstance(limit, int) or not 1 <= limit <= MAX_LIMIT:
+        raise ConfigError(f"limit = {limit!r}: must be 1 to {MAX_LIMIT}")
     return limit

@@ -10,14 +10,20 @@ import socket
 from contextlib import suppress
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from detent.config.readers import check_label
 from detent.errors import StoreError, TermLost
 from detent.holding import Holding
+from detent.model.access import Action, Target
+from detent.protection import Protection
 from detent.spi.leadership import Bid, Candidate, Leader, LeaderStore, Term, TermFence
 from detent.spi.notifier import LeaderHint, Notifier
 from detent.spi.runtime import Runtime
+
+# What nodes lead: to take one of these from them changes how the cluster works.
+OF_NODES: Final = ("scheduler", "maintenance")
+OF_DAEMONS: Final = "daemon:"
 
 
 class Leaders:
@@ -31,12 +37,14 @@ class Leaders:
         runtime: Runtime,
         fence: TermFence,
         lease: timedelta,
+        protection: Protection | None = None,
     ) -> None:
         self.store = store
         self.runtime = runtime
         self.fence = fence
         self.lease = lease
         self._notifier = notifier
+        self._protection = protection or Protection()
         self._held: dict[Term, Leadership] = {}
 
     async def list(self) -> list[Leader]:
@@ -47,12 +55,15 @@ class Leaders:
         """Lead a role if nobody does; else return None.
 
         `scheduler`, `maintenance` and `daemon:<name>` are what nodes lead: who takes one of them
-        keeps the nodes from it.
+        keeps the nodes from it, and must be allowed to `configure`. A role of your own is, like a
+        lock, for whoever comes first.
         """
+        if check_label("role", role) in OF_NODES or role.startswith(OF_DAEMONS):
+            await self._protection.permit(Action.CONFIGURE, Target(kind="leader", name=role))
         name = f"{socket.gethostname()}:{os.getpid()}"
         candidate = Candidate(self.runtime.new_id(), name)
         asked_at = self.runtime.monotonic()
-        term = await self.ask(candidate, Bid(check_label("role", role)))
+        term = await self.ask(candidate, Bid(role))
         if term is None:
             await self.store.resign(candidate.id, [])
             return None

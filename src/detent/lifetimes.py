@@ -2,8 +2,8 @@
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from contextlib import AsyncExitStack, ExitStack
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from typing import Any, Final
 
 from detent.context import JobContext
@@ -67,14 +67,20 @@ class Lifetime:
         except BaseException as error:  # noqa: BLE001  the user's provider: told to those who wait
             kept.error = error
             if not kept.made.done():
-                # The next one who needs it tries again.
-                self._kept.pop(recipe, None)
                 kept.made.set_exception(_passable(error))
+        finally:
+            # It could not be made, or ended by itself: the next one who needs it tries again.
+            if self._kept.get(recipe) is kept:
+                del self._kept[recipe]
 
     async def close(self) -> list[tuple[str, BaseException]]:
         """Close everything, the last made first; return what could not be closed, and why."""
-        for kept in [kept for kept in self._kept.values() if not kept.made.done()]:
-            kept.task.cancel()
+        making = [kept.task for kept in self._kept.values() if not kept.made.done()]
+        for task in making:
+            task.cancel()
+        if making:
+            # What was half made is tidied up, or is whole after all and closed with the others.
+            await asyncio.wait(making, timeout=CLOSE_LIMIT)
         problems = []
         while self._made:
             kept = self._made.pop()
@@ -118,6 +124,29 @@ class Kit:
             value = await self._lifetime.get(recipe)
         self.made[recipe] = value
         return value
+
+
+@contextmanager
+def heard_out(stack: AsyncExitStack | ExitStack) -> Iterator[None]:
+    """Let what is raised inside get out of an empty stack, also when a provider swallows it.
+
+    A session that only notes an error must not make a success of a call that has failed.
+    """
+    raised: list[BaseException] = []
+
+    def insist(_kind: object, error: BaseException | None, _traceback: object) -> bool:
+        if error is None and raised:
+            raise raised.pop()
+        raised.clear()
+        return False
+
+    # The first in is the last out: it sees what the providers have left of the error.
+    stack.push(insist)
+    try:
+        yield
+    except BaseException as error:
+        raised.append(error)
+        raise
 
 
 def make_here(

@@ -7,6 +7,7 @@ listener that is not there costs nothing: no event is even made.
 
 import asyncio
 import atexit
+import contextvars
 import inspect
 import os
 import weakref
@@ -90,7 +91,8 @@ class Listeners:
         for task in tasks:
             task.cancel()
         if tasks:
-            await asyncio.wait(tasks)
+            # One that does not even end when it is told to keeps nobody.
+            await asyncio.wait(tasks, timeout=limit)
 
     def tell_the_last(self) -> None:
         """Wait for the loop behind blocking code, which nobody closes; the program ends."""
@@ -153,7 +155,10 @@ class Feed:
                 self._tell_dropped()
         self._waiting.append(event)
         if self.task is None:
-            self.task = self._runtime.spawn(self._run(), "detent-listener")
+            # In a context of its own: what a listener does is not done in a job, nor in the name
+            # of whoever that job is for.
+            spawn = contextvars.Context().run
+            self.task = spawn(self._runtime.spawn, self._run(), "detent-listener")
 
     async def _run(self) -> None:
         """Tell until nothing waits; the next event begins anew."""
@@ -177,9 +182,10 @@ class Feed:
     async def _finish(self, answer: Awaitable[object]) -> None:
         try:
             await answer
-        except asyncio.CancelledError:
-            raise
-        except BaseException as error:  # noqa: BLE001  the user's function: the next event is told
+        except BaseException as error:
+            # The user's function: whatever it is, the next event is told.
+            if isinstance(error, asyncio.CancelledError) and self.task and self.task.cancelling():
+                raise  # not something that it awaited, but we ourselves are to end
             self._failed(error)
 
     async def _call_on_thread(self) -> None:

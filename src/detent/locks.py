@@ -19,7 +19,7 @@ from typing import Any, Final, Self
 from uuid import UUID
 
 from detent.config.readers import check_label
-from detent.doorbell import Doorbells
+from detent.doorbell import Doorbell, Doorbells
 from detent.errors import ConfigError, LockLost, LockTaken, StoreError
 from detent.events import Bus, LockWasLost
 from detent.holding import TRUST, Holding
@@ -135,11 +135,14 @@ class Lock:
             return held
         doorbells = self._locks.doorbells
         if doorbells is None:
-            return await self._wait_for(began, asyncio.Event(), POLL)
-        with doorbells.here().waiting(self.name) as bell:
-            return await self._wait_for(began, bell, SLOW_POLL)
+            return await self._wait_for(began, asyncio.Event(), None)
+        doorbell = doorbells.here()
+        with doorbell.waiting(self.name) as bell:
+            return await self._wait_for(began, bell, doorbell)
 
-    async def _wait_for(self, began: float, bell: asyncio.Event, poll: float) -> "HeldLock":
+    async def _wait_for(
+        self, began: float, bell: asyncio.Event, doorbell: Doorbell | None
+    ) -> "HeldLock":
         while True:
             bell.clear()
             held, free_in = await self._try()
@@ -149,6 +152,7 @@ class Lock:
             left = float("inf") if self._wait is None else self._wait - waited
             if left <= 0:
                 raise LockTaken(self.name, waited)
+            poll = SLOW_POLL if doorbell is not None and doorbell.hears else POLL
             # Apart from others who wait, so that not all ask at once.
             pause = min(free_in + 0.01, poll) * self._runtime.uniform(1.0, 1.2)
             with suppress(TimeoutError):

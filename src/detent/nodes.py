@@ -48,11 +48,14 @@ class Nodes:
 
     async def get(self, node: UUID | str) -> NodeInfo:
         """Return a node by its incarnation, or the youngest living one by its name."""
+        return (await self._named(node))[-1]
+
+    async def _named(self, node: UUID | str) -> Sequence[NodeInfo]:
+        """Return the living nodes that are meant, or else the dead ones."""
         found = [each for each in await self._store.nodes() if _is(each, node)]
         if not found:
             raise NodeNotFound(node)
-        living = [each for each in found if each.state != DEAD]
-        return (living or found)[-1]
+        return [each for each in found if each.state != DEAD] or found
 
     async def drain(self, node: UUID | str) -> NodeInfo:
         """Let a node end: it claims no more, waits for what runs, and leaves.
@@ -75,7 +78,15 @@ class Nodes:
         return found._replace(state=DEAD)
 
     async def _permitted(self, node: UUID | str) -> NodeInfo:
-        found = await self.get(node)
+        named = await self._named(node)
+        found = named[-1]
+        if len(named) > 1 and found.state != DEAD:
+            # The one that is meant may be the old one, of which the new one took the name.
+            several = ", ".join(str(each.incarnation) for each in named)
+            raise ConfigError(
+                f"node = {node!r}: {len(named)} nodes have that name; "
+                f"give the incarnation instead, one of {several}"
+            )
         target = Target(kind="node", name=found.name, id=found.incarnation)
         await self._protection.permit(Action.CONFIGURE, target)
         return found

@@ -1,10 +1,13 @@
 """The part of an app that tells others what happens: listeners, sinks and alerts."""
 
+import inspect
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import is_dataclass
 from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple, TypeVar
 
+from detent import events as known_events
 from detent.alerts import DEFAULT_ATTEMPTS, Alerts
 from detent.config import check_name
 from detent.errors import ConfigError
@@ -23,10 +26,11 @@ from detent.foundation import Foundation
 from detent.listeners import Audience, Listeners
 from detent.outbox import Outbox
 from detent.signature import accepts
-from detent.sinks.called import as_sink
+from detent.sinks.called import as_sink, checked_timeout
 from detent.spi.outbox import OutboxEvent
 from detent.spi.sinks import Outlet, Sink
 
+Event = TypeVar("Event")
 Function = TypeVar("Function", bound=Callable[[Any], Any])
 
 TOLD: Final = (
@@ -46,7 +50,6 @@ ENDS: Final[dict[type, str]] = {
     JobDied: "failed",
     JobWasCanceled: "canceled",
 }
-DEFAULT_TIMEOUT: Final = 10.0
 
 
 class Watch(NamedTuple):
@@ -68,6 +71,22 @@ class Observed(Foundation):
         self._watches: list[Watch] = []
 
     # Listeners
+
+    def on(self, event_type: type[Event], listener: Callable[[Event], None]) -> None:
+        """Call `listener` at once with every event of this type of `detent.events`.
+
+        It is called by the engine itself, before what the event speaks of is written, and must
+        not block: for metrics and tests. For anything else there is `app.listener`.
+        """
+        shown = getattr(event_type, "__name__", repr(event_type))
+        if not is_dataclass(event_type) or getattr(known_events, shown, None) is not event_type:
+            raise ConfigError(f"app.on({shown}, ...): must be an event of detent.events")
+        if not accepts(listener, "event") or inspect.iscoroutinefunction(listener):
+            raise ConfigError(
+                f"app.on({shown}, ...): {listener!r}: must be def note(event), not async; "
+                f"see @app.listener"
+            )
+        self.bus.subscribe(event_type, listener)
 
     @property
     def _listeners(self) -> Listeners:
@@ -128,7 +147,7 @@ class Observed(Foundation):
             raise ConfigError(f"app.sink({name!r}, ...): a sink of this name is declared already")
         states = _states(name, events)
         patterns = _patterns(name, tasks)
-        limit = _timeout(name, timeout, sink)
+        limit = checked_timeout(f"app.sink({name!r})", timeout, sink)
         if type(max_attempts) is not int or not 1 <= max_attempts <= 100:
             raise ConfigError(
                 f"app.sink({name!r}): max_attempts = {max_attempts!r}: must be 1 to 100"
@@ -201,16 +220,3 @@ def _patterns(name: str, tasks: str | Sequence[str]) -> Sequence[str]:
     if not patterns:
         raise ConfigError(f"app.sink({name!r}): tasks = (): must name at least one")
     return patterns
-
-
-def _timeout(name: str, timeout: timedelta | float | None, sink: object) -> timedelta:
-    if timeout is None:
-        # A sink that limits its requests itself gets the time to say so.
-        timeout = getattr(sink, "timeout", DEFAULT_TIMEOUT) + 5.0
-    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
-    if type(seconds) not in (int, float) or not 0 < seconds <= 600:
-        raise ConfigError(
-            f"app.sink({name!r}): timeout = {timeout!r}: must be a timedelta or seconds, above 0, "
-            f"at most 600"
-        )
-    return timedelta(seconds=seconds)

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 from detent.context import JobContext, running_port
 from detent.depends import Scope
 from detent.errors import ConfigError
-from detent.lifetimes import Kit, Lifetime, Spawn, bound_to_loop, make_here
+from detent.lifetimes import Kit, Lifetime, Spawn, bound_to_loop, heard_out, make_here
 from detent.recipes import Recipe, Recipes
 from detent.signature import Signature
 from detent.spi.resolver import Resolver
@@ -64,7 +64,7 @@ class Plan:
 
         @functools.wraps(function)
         def furnished(*args: Any, **kwargs: Any) -> Any:
-            with ExitStack() as stack:
+            with ExitStack() as stack, heard_out(stack):
                 known = dict(made)
                 given = {
                     name: make_here(recipe, known, stack, context)
@@ -228,8 +228,9 @@ class Providers:
         lifetime = self.new_lifetime()
         try:
             async with AsyncExitStack() as stack:
-                given = await plan.furnish(stack, lifetime, context)
-                return await task.function(*args, **kwargs, **given)
+                with heard_out(stack):
+                    given = await plan.furnish(stack, lifetime, context)
+                    return await task.function(*args, **kwargs, **given)
         finally:
             # There is no node whose end could close this.
             await lifetime.close()

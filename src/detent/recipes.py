@@ -142,8 +142,9 @@ class Recipes:
                 made = resolve(cls)
                 if inspect.isawaitable(made):
                     made = await made
-                if made is None:
-                    raise TypeError(f"the resolver made nothing of {cls.__qualname__}")
+                if not isinstance(made, cls):
+                    shown = "nothing" if made is None else repr(made)
+                    raise TypeError(f"the resolver made {shown} of {cls.__qualname__}")
                 return made
 
             provider.__qualname__ = f"{cls.__qualname__}()"

@@ -38,6 +38,11 @@ class RunningNode:
         """The node's incarnation; None before it has started."""
         return None if self._node is None else self._node.identity.incarnation
 
+    @property
+    def was_sent_away(self) -> bool:
+        """Whether it ends because somebody drained it by name: `app.nodes.drain(...)`."""
+        return self._node is not None and self._node.was_sent_away
+
     async def start(self) -> None:
         """Open the store, join the cluster and begin to work."""
         # A mistake in the parts is told before anything is opened.

@@ -8,6 +8,7 @@ from detent.errors import ConfigError, ScheduleNotFound
 from detent.firing_seal import FiringSeal
 from detent.jobs import MAX_LIMIT
 from detent.model.access import Action, Target
+from detent.model.moments import check_moment
 from detent.model.schedule import Schedule, ScheduleInfo, SlotInfo
 from detent.principal import current_principal
 from detent.protection import Protection
@@ -86,8 +87,11 @@ class ScheduleViews:
         It outlives the schedule; a name that was never used has none.
         """
         check_count("limit", limit, MAX_LIMIT)
-        if before is not None and (not isinstance(before, datetime) or before.tzinfo is None):
-            raise ConfigError(f"before = {before!r}: must be a datetime with a time zone")
+        if before is not None:
+            try:
+                check_moment(before)
+            except (TypeError, ValueError) as error:
+                raise ConfigError(f"before = {before!r}: {error}") from error
         there = await self._store.get_schedules([check_label("schedule", name)])
         gone = Target(kind="schedule", name=name)
         target = target_of(there[0].schedule) if there else gone

@@ -56,6 +56,8 @@ class Scheduled(Foundation):
                 lambda call: self.client.prepare(call).job,
                 self._schedules,
                 self.client.renewed,
+                self.client.lane_now,
+                self.client.announce,
             ),
             protection=self._protection,
         )

@@ -14,7 +14,16 @@ from detent.firings import fired_job, firing_of
 from detent.handle import Job
 from detent.jobs import Jobs
 from detent.model.access import Action
-from detent.model.ownership import FIELDS, NextSlot, changed, declared_anew, is_abandoned, merged
+from detent.model.ownership import (
+    FIELDS,
+    NextSlot,
+    changed,
+    declared_anew,
+    is_abandoned,
+    is_spent,
+    merged,
+    times_of,
+)
 from detent.model.schedule import (
     FiredSlot,
     Overlap,
@@ -223,7 +232,7 @@ class Schedules(ScheduleViews):
                 "kept back by its overlap rule: a job of an earlier slot has not ended",
                 subject=f"schedule {name!r}",
             )
-        self._announce([planned])
+        self._announce([planned], fired)
         return Job(fired[0].job, True, self._jobs, self._result_type(info.schedule))
 
     async def backfill(
@@ -253,8 +262,9 @@ class Schedules(ScheduleViews):
         for page in range(0, len(wanted), PAGE):
             chunk = wanted[page : page + PAGE]
             planned = [await self._planned(info.schedule, slot) for slot in chunk]
-            fired += await self._store.fire_slots(name, chosen, planned)
-            self._announce(planned)
+            written = await self._store.fire_slots(name, chosen, planned)
+            self._announce(planned, written)
+            fired += written
         return fired
 
     # Between these and the store
@@ -267,11 +277,14 @@ class Schedules(ScheduleViews):
         if self._notifier is not None:
             self._notifier.publish([ScheduleHint()])
 
-    def _announce(self, planned: Sequence[PlannedSlot]) -> None:
-        """Wake the nodes for jobs that may be due now."""
-        if self._notifier is not None:
-            lanes = {slot.job.lane: None for slot in planned if slot.job is not None}
-            self._notifier.publish([Hint(lane) for lane in lanes])
+    def _announce(self, planned: Sequence[PlannedSlot], written: Sequence[FiredSlot]) -> None:
+        """Tell of the jobs that were stored, and wake the nodes for them."""
+        stored = {each.job for each in written}
+        jobs = [slot.job for slot in planned if slot.job is not None and slot.job.id in stored]
+        if self._workshop is not None:
+            self._workshop.announce(jobs)
+        elif self._notifier is not None:
+            self._notifier.publish([Hint(lane) for lane in {job.lane: None for job in jobs}])
 
     async def _fire_now(self, schedule: Schedule, planned: PlannedSlot) -> Sequence[FiredSlot]:
         return await self._store.fire_slots(schedule.name, schedule.overlap, [planned])
@@ -335,7 +348,8 @@ class Schedules(ScheduleViews):
         wanted = edited(info.schedule, edit, self._codec, self._protection.limits, self._workshop)
         slots, now = await slots_with(self._store, wanted), await self._now()
         after = changed(info, wanted, now, slots)
-        if after.next_fire is None and info.next_fire is not None and not _is_spent(after):
+        is_over = info.next_fire is None and times_of(wanted) == times_of(info.schedule)
+        if after.next_fire is None and not is_over and not is_spent(after):
             self._first(wanted, slots, now)
         if info.schedule.owner is Owner.CODE:
             after = replace(after, edited=tuple(sorted({*info.edited, *edit.fields})))
@@ -362,7 +376,8 @@ class Schedules(ScheduleViews):
 
     async def _cancel_jobs(self, name: str) -> int:
         canceled = 0
-        for slot in await self._store.live_jobs_of(name):
+        # The last one first: who is canceled sets free the one that waits for it.
+        for slot in reversed(await self._store.live_jobs_of(name)):
             if slot.job is not None:
                 try:
                     await self._jobs.cancel(slot.job, reason=DELETED)
@@ -370,10 +385,6 @@ class Schedules(ScheduleViews):
                     continue  # it has ended meanwhile
                 canceled += 1
         return canceled
-
-
-def _is_spent(info: ScheduleInfo) -> bool:
-    return info.schedule.max_runs is not None and info.runs >= info.schedule.max_runs
 
 
 def _too_fast(verb: str, name: str) -> Conflict:

@@ -12,10 +12,19 @@ from detent.config.readers import check_label
 from detent.errors import ConfigError
 from detent.firings import firing_of
 from detent.model.job import NewJob, Priority
+from detent.model.moments import check_moment
 from detent.model.retry import Retry
 from detent.model.schedule import Firing, Misfire, Overlap, Owner, Schedule
 from detent.model.text import storable
-from detent.model.triggers import Cron, Interval, Trigger, trigger_bytes, trigger_from
+from detent.model.triggers import (
+    CalendarInterval,
+    Cron,
+    DailyWindow,
+    Interval,
+    Trigger,
+    trigger_bytes,
+    trigger_from,
+)
 from detent.tasks import BoundCall, Task
 
 UTC_ZONE: Final = "UTC"
@@ -160,14 +169,17 @@ def read_trigger(name: str, value: object, timezone: str | None) -> Trigger:
 
 
 def in_zone(name: str, data: bytes, timezone: str) -> Trigger:
-    """Return a stored cron in another zone."""
+    """Return a stored trigger that goes by the clocks of a zone in another one."""
     trigger = trigger_from(data)
-    if not isinstance(trigger, Cron):
+    if not isinstance(trigger, Cron | CalendarInterval | DailyWindow):
         raise ConfigError(
-            f"schedule {name!r}: timezone = {timezone!r}: goes with a cron; "
+            f"schedule {name!r}: timezone = {timezone!r}: goes with a time of day; "
             "give the whole trigger instead"
         )
-    return read_trigger(name, trigger.expression, timezone)
+    try:
+        return replace(trigger, timezone=timezone)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"schedule {name!r}: {error}") from error
 
 
 def read_parts(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -223,7 +235,9 @@ def _group(value: Any) -> dict[str, Any]:
 
 
 def _calendars(value: Any) -> dict[str, Any]:
-    names = (value,) if isinstance(value, str) else tuple(value)
+    names = (value,) if isinstance(value, str) else value
+    if not isinstance(names, Sequence):
+        raise TypeError("must be the name of a calendar, or a list of names")
     return {"calendars": tuple(dict.fromkeys(check_label("calendar", name) for name in names))}
 
 
@@ -266,8 +280,8 @@ def _moment(part: str) -> Callable[[Any], dict[str, Any]]:
     def read(value: Any) -> dict[str, Any]:
         if value is not None and not isinstance(value, datetime):
             raise TypeError("must be a datetime or None")
-        if value is not None and value.tzinfo is None:
-            raise ValueError("must have a time zone")
+        if value is not None:
+            check_moment(value)
         return {part: None if value is None else value.astimezone(UTC)}
 
     return read

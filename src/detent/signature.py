@@ -63,7 +63,10 @@ class Signature:
             try:
                 arguments = self._bare.bind(*args, **kwargs).arguments
             except TypeError as error:
-                raise InvalidArguments(f"{self._name}(): {error}", path="arguments") from error
+                problem = f"{self._name}(): {error}"
+                if problem.endswith("missing a required argument: 'ctx'"):
+                    problem += "; for the context write ctx: JobContext"
+                raise InvalidArguments(problem, path="arguments") from error
         try:
             data = codec.encode(arguments)
             codec.decode(data, self._record)
@@ -139,9 +142,25 @@ class Signature:
         return positional, keywords
 
 
+def check_function(function: Any) -> None:
+    """Refuse what cannot become a task."""
+    if not callable(function) or not hasattr(function, "__qualname__"):
+        raise ConfigError(f"@app.task: {function!r} is not a function")
+    if _yields(function):
+        name = function.__qualname__
+        raise ConfigError(f"{name}(): yields, so that calling it runs nothing; let it return")
+
+
+def _yields(function: Any) -> bool:
+    return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+
+
 def accepts(function: Any, *names: str) -> bool:
-    """Tell whether something can be called with so many values, as far as it lets one know."""
-    if not callable(function):
+    """Tell whether something can be called with so many values, as far as it lets one know.
+
+    What yields cannot: calling it would run nothing.
+    """
+    if not callable(function) or _yields(function):
         return False
     try:
         inspect.signature(function).bind(*names)

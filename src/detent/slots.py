@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
 
 from detent.errors import ConfigError
@@ -16,6 +17,10 @@ from detent.spi.schedules import ScheduleStore
 
 MOST_SLOTS: Final = 10_000
 EARLIEST: Final = 1970
+UNREADABLE: Final = (ValueError, TypeError, LookupError, ArithmeticError)
+
+KnownCalendars = Mapping[str, Calendar | ValueError]
+"""Calendars by name, and what is wrong with those that cannot be read."""
 
 
 async def slots_with(store: ScheduleStore, schedule: Schedule) -> NextSlot:
@@ -25,7 +30,7 @@ async def slots_with(store: ScheduleStore, schedule: Schedule) -> NextSlot:
     """
     known = await calendars_in(store) if schedule.calendars else {}
     try:
-        stacked(schedule.calendars, known)
+        calendars_of(schedule.calendars, known)
     except ValueError as error:
         raise ConfigError(f"schedule {schedule.name!r}: calendars: {error}") from error
 
@@ -38,18 +43,43 @@ async def slots_with(store: ScheduleStore, schedule: Schedule) -> NextSlot:
     return next_slot
 
 
-async def calendars_in(store: ScheduleStore) -> Mapping[str, Calendar]:
+async def calendars_in(store: ScheduleStore) -> KnownCalendars:
     """Return all stored calendars; one may stand on any other."""
-    return {name: calendar_from(data) for name, data in (await store.get_calendars()).items()}
+    known: dict[str, Calendar | ValueError] = {}
+    for name, data in (await store.get_calendars()).items():
+        try:
+            known[name] = _calendar(data)
+        except UNREADABLE as error:
+            # A newer version may have saved it. It is only a problem of those who use it.
+            known[name] = ValueError(f"calendar {name!r} cannot be read: {error}")
+    return known
 
 
-def slot_after(
-    schedule: Schedule, known: Mapping[str, Calendar], after: datetime
-) -> datetime | None:
+@lru_cache(maxsize=1_000)
+def _calendar(data: bytes) -> Calendar:
+    return calendar_from(data)
+
+
+def readable(known: KnownCalendars) -> dict[str, Calendar]:
+    """Return those calendars that can be read."""
+    return {name: each for name, each in known.items() if not isinstance(each, ValueError)}
+
+
+def calendars_of(names: Sequence[str], known: KnownCalendars) -> tuple[Calendar, ...]:
+    """Return calendars with all that they stand on; ValueError names one that is not there."""
+    if not names:
+        return ()
+    for name in names:
+        if isinstance(problem := known.get(name), ValueError):
+            raise problem
+    return stacked(names, readable(known))
+
+
+def slot_after(schedule: Schedule, known: KnownCalendars, after: datetime) -> datetime | None:
     """Return the first slot after a moment, between start and end and outside of calendars."""
     return first_slot(
         trigger_from(schedule.trigger).for_schedule(schedule.name),
-        stacked(schedule.calendars, known),
+        calendars_of(schedule.calendars, known),
         now=after,
         start_at=schedule.start_at,
         end_at=schedule.end_at,
@@ -101,18 +131,19 @@ def past_range(
             raise ConfigError(
                 f"schedule {name!r}: {field} = {moment!r}: must be a datetime with a time zone"
             )
-    if start.year < EARLIEST:
-        raise ConfigError(
-            f"schedule {name!r}: start = {start.isoformat()}: must be in {EARLIEST} or later"
-        )
-    if end <= start:
-        raise ConfigError(
-            f"schedule {name!r}: end = {end.isoformat()}: must be after start ({start.isoformat()})"
-        )
+        if moment.year < EARLIEST:
+            raise ConfigError(
+                f"schedule {name!r}: {field} = {moment.isoformat()}: must be in {EARLIEST} or later"
+            )
     if end > now:
         raise ConfigError(
             f"schedule {name!r}: end = {end.isoformat()}: must not be in the future; "
             "slots to come are fired when they come"
+        )
+    # Within one zone, Python compares what clocks show, which go back once a year.
+    if end.astimezone(UTC) <= start.astimezone(UTC):
+        raise ConfigError(
+            f"schedule {name!r}: end = {end.isoformat()}: must be after start ({start.isoformat()})"
         )
     return start.astimezone(UTC), end.astimezone(UTC)
 

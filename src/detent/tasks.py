@@ -10,6 +10,7 @@ from typing import Any, Final, Generic, Literal, ParamSpec, Protocol, TypeVar
 from detent.batch import ItemSignature
 from detent.config import check_name
 from detent.context import JobContext
+from detent.due import check_due, check_length
 from detent.errors import ConfigError, UnknownTask
 from detent.handle import Job
 from detent.model.job import Priority
@@ -28,18 +29,14 @@ R_co = TypeVar("R_co", covariant=True)
 ON_CONFLICT: Final = ("raise", "return", "replace")
 MAX_TIMEOUT: Final = timedelta(days=30)
 MIN_HEARTBEAT_TIMEOUT: Final = timedelta(seconds=1)
-MAX_AHEAD: Final = timedelta(days=3_650)
 DEFAULT_RETRY: Final = Retry()
 # What ends within one transaction, and what a reader of logs would still call a moment.
 MAX_BATCH: Final = 1_000
 MAX_LINGER: Final = timedelta(minutes=1)
 DEFAULT_LINGER: Final = timedelta(milliseconds=50)
 OPTION_TYPES: Final[dict[str, type]] = {
-    "delay": timedelta,
-    "at": datetime,
     "retry": Retry,
     "params": dict,
-    "key_ttl": timedelta,
 }
 
 
@@ -123,14 +120,8 @@ class CallOptions:
             value = getattr(self, name)
             if value is not None and not isinstance(value, type_):
                 raise ConfigError(f"options({name}={value!r}): must be a {type_.__name__}")
-        if self.delay is not None and self.at is not None:
-            raise ConfigError("options(delay=..., at=...): give one of them, not both")
-        if self.delay is not None and not timedelta(0) <= self.delay <= MAX_AHEAD:
-            raise ConfigError(f"options(delay={self.delay}): must be 0 to {MAX_AHEAD.days} days")
-        if self.key_ttl < timedelta(0):
-            raise ConfigError(f"options(key_ttl={self.key_ttl}): must not be negative")
-        if self.at is not None and self.at.tzinfo is None:
-            raise ConfigError(f"options(at={self.at}): must have a time zone")
+        check_due("options", self.delay, self.at)
+        check_length("options", "key_ttl", self.key_ttl)
         if self.on_conflict not in ON_CONFLICT:
             raise ConfigError(
                 f"options(on_conflict={self.on_conflict!r}): must be {', '.join(ON_CONFLICT)}"

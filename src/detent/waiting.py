@@ -58,8 +58,9 @@ class Waits:
                 # A store that is away for a moment is waited for like the jobs themselves.
                 with contextlib.suppress(StoreUnavailable):
                     await self._look()
-                await asyncio.sleep(self._pause)
-                self._pause = min(self._pause * 1.5, LONGEST_PAUSE)
+                if self._waiting:  # or whoever asks next would wait for nothing
+                    await asyncio.sleep(self._pause)
+                    self._pause = min(self._pause * 1.5, LONGEST_PAUSE)
         except StoreError as error:
             for job_id in list(self._waiting):
                 self._answer(job_id, error)

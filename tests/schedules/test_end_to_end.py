@@ -150,3 +150,20 @@ async def test_an_operator_edits_while_the_schedule_fires(url: str) -> None:
     assert (info.schedule.description, info.edited) == ("edit 19", ("description", "jitter"))
     assert info.runs >= 3
     assert len(seen.slots) == len(set(seen.slots))
+
+
+async def test_a_schedule_that_moves_to_another_queue_leaves_its_turns_there(url: str) -> None:
+    seen = Seen(2)
+    far = Interval(timedelta(days=1000), datetime(2100, 1, 1, tzinfo=UTC))
+    app = make_app(url, seen, far, queue="fair", kwargs={"word": "ada"})
+    app.queue("fair", fair_key="word")
+    lanes = []
+    async with app, app.node(queues={"fair": 1, "plain": 1}):
+        for queue in ("fair", "plain", "fair"):
+            await app.schedules.update("tick", queue=queue)
+            (info,) = await app.store.get_schedules(["tick"])
+            lanes.append(info.schedule.firing.lane)
+            job = await app.schedules.trigger_now("tick")
+            assert await job.result(PATIENCE) == "ada"
+            assert (await app.jobs.get(job.id)).queue == queue
+    assert lanes == ["fair~fair:fair#ada", "plain", "fair~fair:fair#ada"]

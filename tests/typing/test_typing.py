@@ -21,7 +21,10 @@ ROOT = HERE.parents[1]
 RIGHT = sorted((HERE / "right").glob("*.py"))
 WRONG = sorted((HERE / "wrong").glob("*.py"))
 SAMPLES = [*RIGHT, *WRONG]
-PATIENCE = 60.0
+# Each checker is run once, by the first test that asks it; it reads the whole package, and on a
+# machine that others use that may take minutes.
+PATIENCE = 240.0
+pytestmark = pytest.mark.timeout(300)
 
 Place = tuple[str, int]
 

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from detent import App, Depends, JobContext, Retry
@@ -48,6 +49,21 @@ def blocking(fails: bool, session: str = Depends(session)) -> list[object]:
     if fails:
         raise ValueError(f"failed with {session}")
     return [session, os.getpid()]
+
+
+async def lenient() -> AsyncIterator[str]:
+    with suppress(ValueError):
+        yield "session"
+
+
+@app.task(executor="one", retry=ONCE)
+async def not_forgiven(session: str = Depends(lenient)) -> None:
+    raise ValueError("bad on the loop")
+
+
+@app.task(executor="one", retry=ONCE)
+def not_forgiven_either(session: str = Depends(lenient)) -> None:
+    raise ValueError("bad without one")
 
 
 class Counter:

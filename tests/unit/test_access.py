@@ -224,12 +224,17 @@ async def test_who_may_not_configure_changes_nothing_in_the_cluster() -> None:
                 (nodes.drain(node.name), f"the node {node.name}"),
                 (nodes.forget(node.name), f"the node {node.name}"),
                 (stage.app.locks.force_release("import"), "the lock import"),
+                (stage.app.leaders.try_acquire("maintenance"), "the leader maintenance"),
+                (stage.app.leaders.try_acquire("daemon:prices"), "the leader daemon:prices"),
                 (stage.app.outbox.retry(), r"the outbox \*"),
                 (stage.app.outbox.discard(sink="billing"), "the outbox billing"),
                 (stage.app.alerts.ack(1, "eve"), "the alert 1"),
             ):
                 with pytest.raises(NotAllowed, match=f"'eve' is not allowed to configure {words}"):
                     await call
+            own = await stage.app.leaders.try_acquire("reports")
+            assert own is not None, "a role of one's own is like a lock: nobody is asked"
+            assert await own.release()
         targets = [target for _, _, target in asked]
         assert targets[0] == Target(kind="breaker", name="stripe")
         assert targets[4] == Target(kind="node", name=node.name, id=node.incarnation)

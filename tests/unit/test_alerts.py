@@ -267,6 +267,20 @@ async def test_old_alerts_go() -> None:
         assert not stage.tables.alerts
 
 
+class TakesNothing:
+    """A target that could not be given an alert."""
+
+    async def deliver(self) -> None: ...
+
+
+class Unhurried:
+    """A target that does not say in seconds how long it takes."""
+
+    timeout = "never"
+
+    async def deliver(self, event: object, alert: object) -> None: ...
+
+
 def test_a_target_that_cannot_be_is_refused() -> None:
     app = App("memory://")
     with pytest.raises(
@@ -280,6 +294,11 @@ def test_a_target_that_cannot_be_is_refused() -> None:
         app.alerts.to(WebhookAlert("ftp://x"))
     with pytest.raises(ConfigError, match="<lambda>"):
         app.alerts.to(lambda alert: None)
+    for target in (lambda: None, TakesNothing()):
+        with pytest.raises(ConfigError, match=r"must be LogAlert\(\), WebhookAlert\(url\)"):
+            app.alerts.to(target, name="none")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="timeout = 'never': must be a timedelta or seconds"):
+        app.alerts.to(Unhurried(), name="slow")
     app.alerts.to(LogAlert())
     with pytest.raises(ConfigError, match="name = 'log': there is one already; give another"):
         app.alerts.to(LogAlert())

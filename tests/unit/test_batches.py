@@ -23,6 +23,7 @@ from detent import (
     JobCanceled,
     JobContext,
     JobFailed,
+    Rate,
     Retry,
     State,
 )
@@ -597,6 +598,22 @@ async def test_limits_count_the_jobs_of_a_batch_and_not_the_call() -> None:
         assert ran == sorted(ran), "one after the other, in the order of their enqueues"
     assert max(map(len, together["all"])) == 4, "and as many as are allowed go together"
     assert max(map(len, together["keyed"])) == 3
+
+
+@in_virtual_time
+async def test_under_a_rate_batches_are_as_full_as_it_lets_them_be() -> None:
+    stage, sizes = Stage(), []
+
+    @stage.app.task(name="index", batch=50, linger=0.05, rate=Rate(1_000, burst=100))
+    async def index(items: list[BatchItem[int]]) -> None:
+        sizes.append(len(items))
+
+    jobs = await stage.app.enqueue_many([index.bind(number) for number in range(200)])
+    async with stage.app.node(concurrency=2):
+        for job in jobs:
+            await job.result(timeout=10)
+    assert sizes[:2] == [50, 50], sizes
+    assert len(sizes) <= 8, sizes
 
 
 @in_virtual_time

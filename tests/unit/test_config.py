@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from detent.config import (
+    SECTIONS,
     ClusterConfig,
     Config,
     LimitsConfig,
@@ -24,6 +25,7 @@ from detent.config import (
     parse_duration,
     redact,
 )
+from detent.config.sources import Raw, from_environment
 from detent.errors import ConfigError
 
 Load = Callable[..., Config]
@@ -83,6 +85,39 @@ def test_a_url_may_name_a_driver_as_those_of_sqlalchemy_do(load: Load) -> None:
     assert load(url="postgresql://h/a+b:c").store.url == "postgresql://h/a+b:c"
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://localhost:none/shop",
+        "postgresql://localhost:99999/shop",
+        "postgresql://db1:5432,db2:x/shop",
+        "postgresql://[::1]:x/shop",
+        "postgresql://ada:s3/cret@localhost/shop",
+        "postgresql://ada:s3#cret@localhost/shop",
+    ],
+)
+def test_a_url_has_ports_that_are_numbers(load: Load, url: str) -> None:
+    """As one has not whose password holds what must be escaped."""
+    message = refused(lambda: load(url=url))
+    assert "must have a number from 1 to 65535 as its port; in a password" in message
+    assert "s3" not in message
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ada:s3%2Fcret@[::1]:5432,db2,db3:5433/shop?sslmode=disable",
+        "postgresql://%2Fvar%2Frun%2Fpostgresql/shop",
+        "postgresql://localhost:/shop",
+        "postgresql:///shop?host=/var/run:5",
+        "sqlite:///a:b/jobs.db",
+        "memory://one",
+    ],
+)
+def test_a_url_may_have_no_port_or_many(load: Load, url: str) -> None:
+    assert load(url=url).store.url == url
+
+
 def test_an_empty_variable_is_as_good_as_none(load: Load) -> None:
     assert load(DETENT_URL="", DETENT_NODE_CONCURRENCY="") == Config()
 
@@ -110,6 +145,15 @@ def test_every_setting_can_come_from_the_environment(load: Load) -> None:
     assert not config.wakeup.enabled
     assert config.cluster.lease == timedelta(minutes=1)
     assert config.limits.max_tags == 3
+
+
+@pytest.mark.parametrize(
+    "section, key", [(name, key) for name, kind in SECTIONS.items() for key in kind.names()]
+)
+def test_every_setting_has_its_variable(section: str, key: str) -> None:
+    valid = {name: kind.names() for name, kind in SECTIONS.items()}
+    name = f"DETENT_{section}_{key}".upper()
+    assert list(from_environment({name: "x"}, valid)) == [Raw(section, key, "x", name)]
 
 
 def test_the_environment_replaces_a_table_of_the_file_as_a_whole(load: Load) -> None:
@@ -292,7 +336,7 @@ def test_a_config_holds_sections_and_nothing_else() -> None:
 @pytest.mark.parametrize(
     "url, shown",
     [
-        ("postgresql://ada:s3cr:t/@x@db/jobs", "postgresql://ada:***@db/jobs"),
+        ("postgresql://ada:s3cr:t@x@db/jobs", "postgresql://ada:***@db/jobs"),
         ("postgresql://ada@db/jobs", "postgresql://ada@db/jobs"),
         ("postgresql:///jobs?user=ada&password=s3cret&x=1", None),
         ("sqlite:///detent.db", "sqlite:///detent.db"),
@@ -374,6 +418,9 @@ def test_an_unknown_section_is_refused(load: Load) -> None:
         ("DETENT_NODE_POLL_INTERVAL_MS", "DETENT_POLLING_MINIMUM"),
         ("DETENT_CONCURRENCY", "DETENT_NODE_CONCURRENCY"),
         ("DETENT_DATABASE_URL", "DETENT_URL"),
+        ("DETENT_ULR", "DETENT_URL"),
+        ("DETENT_NDOE_THREADS", "DETENT_NODE_THREADS"),
+        ("DETENT_RATE_LIMIT_MOED", "DETENT_RATE_LIMIT_MODE"),
     ],
 )
 def test_a_mistaken_variable_is_not_ignored(load: Load, name: str, meant: str) -> None:
@@ -386,6 +433,8 @@ def test_variables_of_others_are_ignored(load: Load) -> None:
         "DETENT_NODE_SERVICE_PORT_HTTP": "80",
         "DETENT_NODE_PORT": "tcp://10.0.0.1:80",
         "DETENT_NODE_PORT_80_TCP_ADDR": "10.0.0.1",
+        "DETENT_NODES_SERVICE_HOST": "10.0.0.1",
+        "DETENT_PORT": "tcp://10.0.0.1:80",
     }
     assert load(**kubernetes, DETENT_TEST_PG_BIN="x", DETENTION="x") == Config()
 

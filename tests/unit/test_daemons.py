@@ -148,6 +148,20 @@ async def test_a_daemon_that_ran_for_a_while_is_forgiven() -> None:
 
 
 @in_virtual_time
+async def test_a_daemon_that_ends_at_once_leaves_time_for_others() -> None:
+    stage = Stage()
+    begun: list[float] = []
+
+    @stage.app.daemon(restart_delay=0, max_restart_delay=0)
+    async def feed() -> None:
+        begun.append(stage.now)
+
+    async with stage.node():
+        await stage.until(lambda: len(begun) >= 5)
+    assert all(after - before > 0.09 for before, after in pairwise(begun))
+
+
+@in_virtual_time
 async def test_a_daemon_that_returns_is_started_again_too() -> None:
     stage = Stage()
     begun: list[int] = []

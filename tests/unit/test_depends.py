@@ -5,7 +5,7 @@ import functools
 import sqlite3
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import timedelta
 from typing import Annotated, Any, Self
 
@@ -407,6 +407,103 @@ async def test_errors_of_providers_are_those_of_the_task() -> None:
         with pytest.raises(JobFailed, match="not for you"):
             await (await at_the_beginning.enqueue()).result(timeout=60)
         assert await (await snoozed.enqueue()).result(timeout=60) == "now"
+
+
+async def lenient() -> AsyncIterator[str]:
+    with suppress(ValueError, LookupError):
+        yield "session"
+
+
+def lenient_too() -> Iterator[str]:
+    with suppress(ValueError, LookupError):
+        yield "session"
+
+
+def missing(session: str = Depends(lenient_too), again: str = Depends(lenient)) -> str:
+    raise LookupError("nothing there")
+
+
+@in_virtual_time
+async def test_a_provider_that_swallows_an_error_makes_no_success_of_it() -> None:
+    stage = Stage()
+    task = stage.app.task(retry=ONCE)
+
+    @task
+    async def work(session: str = Depends(lenient)) -> None:
+        raise ValueError("bad")
+
+    @task
+    def threaded(session: str = Depends(lenient_too)) -> None:
+        raise ValueError("bad")
+
+    @task
+    async def unmade(missing: str = Depends(missing)) -> None: ...
+
+    @task
+    def threaded_unmade(missing: str = Depends(missing)) -> None: ...
+
+    async with stage.node():
+        for raising in (work, threaded):
+            with pytest.raises(JobFailed, match="ValueError: bad"):
+                await (await raising.enqueue()).result(timeout=60)
+        for lacking in (unmade, threaded_unmade):
+            with pytest.raises(JobFailed, match="LookupError: nothing there"):
+                await (await lacking.enqueue()).result(timeout=60)
+    with pytest.raises(ValueError, match="bad"):
+        await work()
+    with pytest.raises(ValueError, match="bad"):
+        threaded()
+
+
+@in_virtual_time
+async def test_what_ended_by_itself_is_made_anew() -> None:
+    stage, made = Stage(), list[int]()
+
+    async def fail_after(seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        raise OSError("the connection is gone")
+
+    async def pool() -> AsyncIterator[int]:
+        made.append(len(made) + 1)
+        async with asyncio.TaskGroup() as group:
+            if len(made) == 1:
+                group.create_task(fail_after(10))
+            yield made[-1]
+
+    @stage.app.task
+    async def work(pool: int = Depends(pool, scope="node")) -> int:
+        return pool
+
+    async with stage.node():
+        assert await (await work.enqueue()).result(timeout=5) == 1
+        await asyncio.sleep(20)
+        assert await (await work.enqueue()).result(timeout=5) == 2
+        assert await (await work.enqueue()).result(timeout=5) == 2
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+@in_virtual_time
+async def test_what_is_being_made_when_a_node_stops_is_tidied_up(stubborn: bool) -> None:
+    stage, notes = Stage(), list[str]()
+
+    async def pool() -> AsyncIterator[str]:
+        try:
+            await asyncio.sleep(3_600)
+        except asyncio.CancelledError:
+            await asyncio.sleep(1)
+            notes.append("stopped")
+            if not stubborn:
+                raise
+        yield "made after all"
+        notes.append("closed")
+
+    @stage.app.task(timeout=1, retry=ONCE)
+    async def work(pool: str = Depends(pool, scope="node")) -> None: ...
+
+    async with stage.node():
+        with pytest.raises(JobFailed, match="longer than 1"):
+            await (await work.enqueue()).result(timeout=60)
+    assert notes == (["stopped", "closed"] if stubborn else ["stopped"])
 
 
 # Threads

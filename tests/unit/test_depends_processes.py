@@ -38,3 +38,11 @@ async def test_what_tasks_need_is_made_in_the_child_once_and_closed_with_it(
     words = [word for word, _ in lines]
     # A generator that is left by an exception does not come to its last line.
     assert words == ["+pool", *["+session", "-session"] * 3, "+session", "-pool"]
+
+
+async def test_a_provider_in_the_child_makes_no_success_of_a_failure() -> None:
+    async with tasks.app, tasks.app.node():
+        with pytest.raises(JobFailed, match="ValueError: bad on the loop"):
+            await (await tasks.not_forgiven.enqueue()).result(timeout=PATIENCE)
+        with pytest.raises(JobFailed, match="ValueError: bad without one"):
+            await (await tasks.not_forgiven_either.enqueue()).result(timeout=PATIENCE)

@@ -3,11 +3,12 @@
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
 
-from detent import DetentError, JobContext, JobFailed, Retry, State
+from detent import BatchItem, DetentError, Job, JobContext, JobFailed, Retry, State, acting_as
 from detent.events import (
     HookFailed,
     JobDied,
@@ -17,6 +18,7 @@ from detent.events import (
     NodeStopped,
     StoreTrouble,
 )
+from detent.principal import current_principal
 from detent.testing.simulation.stage import Stage
 from detent.testing.virtual import in_virtual_time
 
@@ -157,16 +159,38 @@ async def test_lines_that_could_not_be_written_do_not_cost_the_job() -> None:
 
 
 @in_virtual_time
-async def test_progress_outside_of_0_to_1_is_a_mistake_of_the_task() -> None:
+async def test_what_is_no_text_is_written_as_one() -> None:
     stage = Stage()
 
     @stage.app.task(retry=ONCE)
-    async def odd(ctx: JobContext) -> None:
-        await ctx.progress(50)
+    async def talk(ctx: JobContext) -> str:
+        ctx.log.error(ValueError("an exception"))
+        ctx.log.info(7)
+        await ctx.progress(0.5, 7)  # type: ignore[arg-type]
+        return "done"
 
     async with stage.node():
-        with pytest.raises(JobFailed, match="from 0 to 1"):
-            await (await odd.enqueue()).result()
+        job = await talk.enqueue()
+        assert await job.result(timeout=10) == "done"
+        lines = await stage.app.jobs.log(job.id)
+    assert [line.message for line in lines] == ["an exception", "7"]
+
+
+@pytest.mark.parametrize("fraction", [50, "half", float("nan")])
+def test_progress_outside_of_0_to_1_is_a_mistake_of_the_task(fraction: Any) -> None:
+    @in_virtual_time
+    async def test() -> None:
+        stage = Stage()
+
+        @stage.app.task(retry=ONCE)
+        async def odd(ctx: JobContext) -> None:
+            await ctx.progress(fraction)
+
+        async with stage.node():
+            with pytest.raises(JobFailed, match=f"{fraction!r}.: must be a number from 0 to 1"):
+                await (await odd.enqueue()).result()
+
+    test()
 
 
 # Exactly once
@@ -209,6 +233,39 @@ async def test_an_error_inside_the_transaction_undoes_it() -> None:
         await job.result(timeout=60)
     assert effects == [2]
     assert (await stage.app.jobs.get(job.id)).attempt == 2
+
+
+@in_virtual_time
+async def test_one_attempt_has_one_transaction() -> None:
+    """A second one would wait for the first, for as long as a database has patience."""
+    stage, said = Stage(), list[str]()
+
+    async def try_again(ctx: JobContext) -> None:
+        try:
+            async with ctx.transaction():
+                pytest.fail("it was let in")
+        except DetentError as error:
+            said.append(str(error))
+
+    @stage.app.task(retry=ONCE)
+    async def work(ctx: JobContext) -> str:
+        with pytest.raises(ZeroDivisionError):
+            async with ctx.transaction():
+                raise ZeroDivisionError
+        async with ctx.transaction():
+            await try_again(ctx)
+            ctx.set_result("done")
+        await try_again(ctx)
+        return "no longer counts"
+
+    async with stage.node():
+        job = await work.enqueue()
+        assert await job.result(timeout=60) == "done"
+        await stage.until(lambda: len(said) == 2)
+    assert said == [
+        f"ctx.transaction() of job {job.id} is open: use its connection",
+        f"ctx.transaction() has ended job {job.id} already",
+    ]
 
 
 @in_virtual_time
@@ -347,3 +404,35 @@ async def test_a_listener_that_fails_harms_nothing() -> None:
     async with stage.node():
         assert await (await work.enqueue()).result() == 1
     assert len(stage.told(HookFailed)) == 4
+
+
+@in_virtual_time
+async def test_nothing_of_one_job_gets_into_the_next() -> None:
+    """One that ends makes room for the next, which begins in its place but not in its name."""
+    stage, seen = Stage(), list[tuple[str, str | None]]()
+    said = ContextVar("said", default="nothing")
+
+    @stage.app.task
+    async def work(number: int) -> None:
+        seen.append((said.get(), current_principal()))
+        said.set("something")
+        await asyncio.sleep(0.001)
+
+    @stage.app.task(batch=2, linger=0)
+    async def together(items: list[BatchItem[int]]) -> None:
+        assert said.get() == "nothing"
+        with pytest.raises(DetentError, match="outside of a job"):
+            JobContext.current()
+
+    jobs: list[Job[Any]] = []
+    for number in range(100):
+        with acting_as("ada"):
+            jobs.append(await work.enqueue(number))
+        jobs.append(await work.enqueue(number))
+        jobs.append(await together.enqueue(number))
+    with acting_as("whoever starts the node"):
+        async with stage.node(concurrency=1):
+            for job in jobs:
+                await job.result(timeout=60)
+    assert {word for word, _ in seen} == {"nothing"}
+    assert sorted(seen, key=str) == sorted([("nothing", "ada"), ("nothing", None)] * 100, key=str)

@@ -1,12 +1,15 @@
 """If these fail, a deploy costs work: jobs run twice for nothing, or a node never goes."""
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from detent import JobContext, Retry, State, StoreUnavailable
-from detent.events import HookFailed, NodeDraining, NodeStopped
+from detent import App, ConfigError, DaemonContext, JobContext, Retry, State, StoreUnavailable
+from detent._engine.node import Node
+from detent.events import DaemonStarted, HookFailed, NodeDraining, NodeStopped
 from detent.running import RunningNode
 from detent.testing.simulation.ledger import stubborn_sleep
 from detent.testing.simulation.stage import Stage
@@ -44,6 +47,62 @@ async def test_a_drain_waits_for_what_runs_and_starts_nothing_new() -> None:
     assert await stage.store.nodes() == []
     assert [event.running for event in stage.told(NodeDraining)] == [1]
     assert [event.released for event in stage.told(NodeStopped)] == [0]
+
+
+@in_virtual_time
+@pytest.mark.parametrize("lost", ["nodes", "join"])
+async def test_a_start_that_fails_leaves_no_heart_that_beats(lost: str) -> None:
+    """A program that goes on would otherwise keep a node on the list that never does anything."""
+    stage = Stage()
+    # Who is ready joins once more.
+    stage.line.lose(lost, matching=lambda call: lost != "join" or stage.line.count("join") > 1)
+    node = Node(stage.app.node_parts(stage.config))
+    with pytest.raises(StoreUnavailable):
+        await node.start()
+    assert await stage.store.nodes() == []
+    beats = stage.line.count("beat")
+    await asyncio.sleep(60)
+    assert stage.line.count("beat") == beats
+    async with stage.node():
+        assert [each.state for each in await stage.store.nodes()] == ["active"]
+
+
+@in_virtual_time
+async def test_a_process_that_is_too_big_from_the_start_is_told_so() -> None:
+    """It would drain at once; and its parent would start another, again and again."""
+    stage = Stage()
+    parts = stage.app.node_parts(
+        replace(stage.config, node=replace(stage.config.node, max_rss=100_000_000))
+    )
+    node = Node(replace(parts, load=lambda: {"rss": 120_000_000.0}))
+    with pytest.raises(ConfigError, match=r"max_rss = 100,000,000: the process takes 120,000,000"):
+        await node.start()
+    assert await stage.store.nodes() == []
+
+
+@in_virtual_time
+@pytest.mark.parametrize("hurried, most", [(False, 25), (True, 12)])
+async def test_a_store_that_never_answers_cannot_keep_a_node(hurried: bool, most: float) -> None:
+    """A service manager waits for some time more than the drain takes, and then it kills."""
+    stage = Stage()
+
+    @stage.app.task
+    async def work() -> None:
+        await asyncio.sleep(3)
+
+    @stage.app.daemon
+    async def watch(ctx: DaemonContext) -> None:
+        await ctx.stopping()
+
+    async with stage.node(drain_timeout=seconds(60)) as node:
+        await work.enqueue()
+        await stage.until(lambda: stage.tables.running and stage.told(DaemonStarted))
+        stage.line.latency = 86_400
+        began = stage.now
+        node.stop(now=hurried)
+        await node.wait_stopped()
+        assert stage.now - began <= most
+        stage.line.latency = 0
 
 
 @in_virtual_time
@@ -283,6 +342,13 @@ async def test_a_hook_that_fails_keeps_a_node_from_starting_and_no_more() -> Non
         async with stage.node():
             pytest.fail("it did not start")
     assert stage.tables.nodes == {}
+
+
+def test_a_hook_that_could_not_be_called_is_refused() -> None:
+    declare: Any = App("memory://").on_drain
+    for wrong in ("close the pool", lambda node: None):
+        with pytest.raises(ConfigError, match=r"@app.on_drain: .*: must be def hook\(\)"):
+            declare(wrong)
 
 
 @in_virtual_time

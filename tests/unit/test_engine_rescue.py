@@ -277,6 +277,24 @@ async def test_a_node_is_drained_by_name_at_once() -> None:
 
 
 @in_virtual_time
+async def test_nobody_has_to_leave_because_another_has_his_name() -> None:
+    """A lost machine and the one that took its place: to forget the wrong one would cost jobs."""
+    stage = Stage()
+    other = stage.new_app()
+    async with doomed(stage, other) as lost, stage.node() as living:
+        name = living.identity.name
+        for change in (stage.app.nodes.drain, stage.app.nodes.forget):
+            with pytest.raises(ConfigError, match=f"'{name}': 2 nodes have that name") as told:
+                await change(name)
+            assert str(lost.node.identity.incarnation) in str(told.value)
+        await lost.kill()
+        found = await stage.app.nodes.forget(lost.node.identity.incarnation)
+        assert found.incarnation == lost.node.identity.incarnation
+        found = await stage.app.nodes.drain(name)
+        assert found.incarnation == living.identity.incarnation
+
+
+@in_virtual_time
 async def test_a_forgotten_node_loses_its_jobs_to_others() -> None:
     stage = Stage()
     other = stage.new_app()

@@ -145,6 +145,23 @@ async def test_nobody_waits_for_a_job_that_is_gone() -> None:
 
 
 @in_virtual_time
+async def test_results_that_are_there_are_not_waited_for() -> None:
+    stage = Stage()
+
+    @stage.app.task
+    async def work() -> None:
+        pass
+
+    async with stage.node():
+        jobs = [await work.enqueue() for _ in range(10)]
+        await asyncio.gather(*(job.result(timeout=5) for job in jobs))
+        began = asyncio.get_running_loop().time()
+        for job in jobs:
+            await job.result(timeout=5)
+        assert asyncio.get_running_loop().time() == began
+
+
+@in_virtual_time
 async def test_giving_up_waiting_harms_no_other_waiter() -> None:
     stage = Stage()
 

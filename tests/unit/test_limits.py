@@ -20,6 +20,8 @@ from detent.model.rates import Algorithm
 from detent.spi.limits import GatedAnswer, GatedRequest
 from detent.stores.memory import MemoryNotifier, MemoryStore
 from detent.tasks import BoundCall, Task
+from detent.testing.simulation.stage import Stage
+from detent.testing.virtual import in_virtual_time
 
 
 @pytest.fixture
@@ -196,21 +198,22 @@ async def test_a_critical_job_that_comes_late_is_next(app: App) -> None:
     assert "late" in done[1:3], done
 
 
-async def test_without_shares_the_oldest_is_next(app: App) -> None:
-    done: list[int] = []
+@in_virtual_time
+async def test_without_shares_the_oldest_is_next() -> None:
+    stage, done, order = Stage(), [], [0, 3, 6, 9, 1, 4, 2, 12, 5, 7]
 
-    @app.task(concurrency=9, concurrency_key=lambda number: number % 3)
+    @stage.app.task(name="work", concurrency=9, concurrency_key=lambda number: number % 3)
     async def work(number: int) -> None:
         done.append(number)
 
-    jobs = [await work.enqueue(number) for number in (0, 3, 6, 9, 1, 4, 2, 12, 5, 7)]
-    async with app.node(concurrency=1):
+    jobs = []
+    for number in order:
+        jobs.append(await work.enqueue(number))
+        await asyncio.sleep(0.1)
+    async with stage.app.node(concurrency=1):
         for job in jobs:
             await job.result(timeout=10)
-    # Two may be claimed at once, to be there when a slot is free: one of each of two keys.
-    assert done[:2] in ([0, 3], [0, 1])
-    assert done.index(9) <= 6, done
-    assert done.index(12) > done.index(4), done
+    assert done == order
 
 
 async def test_within_a_priority_shares_have_turns(app: App) -> None:
@@ -452,6 +455,21 @@ async def test_the_limit_of_a_queue_holds_for_plain_jobs(app: App) -> None:
     assert meter.most["all"] == 2
 
 
+@in_virtual_time
+async def test_a_node_that_declares_the_limit_of_a_queue_begins_at_once() -> None:
+    stage = Stage()
+    stage.app.limit("queue:default", concurrency=2)
+
+    @stage.app.task(name="work")
+    async def work() -> None: ...
+
+    job = await work.enqueue()
+    begun = stage.runtime.monotonic()
+    async with stage.app.node():
+        await job.result(timeout=10)
+    assert stage.runtime.monotonic() - begun < 0.5
+
+
 async def test_a_limit_can_be_changed_while_jobs_run(app: App) -> None:
     meter = Meter()
     app.limit("smtp", concurrency=1)
@@ -501,6 +519,68 @@ async def test_a_rate_is_kept(app: App) -> None:
     started: list[float] = []
     await _run(app, call, 25)
     assert started[-1] - started[0] >= 0.18, "5 at once, then one each 10 ms"
+
+
+@pytest.mark.parametrize("limit", [{"concurrency": 1}, {"rate": Rate(1, per=timedelta(hours=1))}])
+@in_virtual_time
+async def test_jobs_that_come_to_a_full_gate_are_not_asked_for(limit: dict[str, Any]) -> None:
+    stage, end = Stage(), asyncio.Event()
+
+    async def hold() -> None:
+        await end.wait()
+
+    work = stage.app.task(name="work", **limit)(hold)
+    async with stage.app.node():
+        first = await work.enqueue()
+        await asyncio.sleep(1)
+        later = [await work.enqueue()]
+        await asyncio.sleep(0.1)
+        before = stage.line.count("claim_gated")
+        for _ in range(50):
+            later.append(await work.enqueue())
+            await asyncio.sleep(0.01)
+        assert stage.line.count("claim_gated") == before
+        end.set()
+        await first.result(timeout=1)
+        if "rate" in limit:
+            await stage.app.limits.set("rate:work", rate=Rate(1_000))
+        for job in later:
+            await job.result(timeout=1)
+
+
+@in_virtual_time
+async def test_a_rate_that_is_raised_holds_at_once() -> None:
+    stage = Stage()
+
+    @stage.app.task(name="call", rate=Rate(1, per=timedelta(hours=1)))
+    async def call() -> None: ...
+
+    async with stage.app.node():
+        first, *others = await stage.app.enqueue_many([call.bind() for _ in range(4)])
+        await first.result(timeout=10)
+        await asyncio.sleep(1)
+        await stage.app.limits.set("rate:call", rate=Rate(100))
+        for job in others:
+            await job.result(timeout=1)
+
+
+@in_virtual_time
+async def test_shares_have_their_turns_under_one_rate() -> None:
+    stage, done = Stage(), ""
+    stage.app.queue("render", fair_key="tenant", weights={"gold": 3})
+
+    @stage.app.task(name="call", queue="render", rate=Rate(50, burst=1))
+    async def call(tenant: str) -> None:
+        nonlocal done
+        done += tenant[0]
+
+    calls = [call.bind(tenant) for tenant in ["acme", "gold"] * 20]
+    async with stage.app.node(queues={"render": 4}):
+        for job in await stage.app.enqueue_many(calls):
+            await job.result(timeout=10)
+        # It is asked for each token, and now and then for what is heard; not for each end.
+        assert stage.line.count("claim_gated") < 60
+    assert 14 <= done[1:21].count("g") <= 16, done
 
 
 async def test_a_rate_of_a_queue_holds_for_all_its_jobs(app: App) -> None:

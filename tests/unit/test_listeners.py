@@ -4,13 +4,25 @@ import asyncio
 import subprocess
 import sys
 import threading
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from detent import App, BatchItem, ConfigError, Fail, JobContext, Retry, Snooze
+from detent import (
+    App,
+    BatchItem,
+    ConfigError,
+    DetentError,
+    Fail,
+    JobContext,
+    Retry,
+    Snooze,
+    acting_as,
+)
 from detent._engine import execute
 from detent.config import Config, EventsConfig
 from detent.events import (
@@ -275,6 +287,55 @@ async def test_a_listener_that_hangs_does_not_keep_a_node_from_leaving() -> None
 
 
 @in_virtual_time
+async def test_a_listener_that_will_not_end_does_not_keep_an_app_from_closing() -> None:
+    stage = Stage(small(drain=2.0))
+
+    @stage.app.task
+    async def work() -> None: ...
+
+    released = asyncio.Event()
+
+    @stage.app.listener(JobSucceeded)
+    async def stay(event: JobSucceeded) -> None:
+        while not released.is_set():
+            with suppress(asyncio.CancelledError):
+                await released.wait()
+
+    async with stage.node():
+        await (await work.enqueue()).result(timeout=1)
+        before = stage.now
+    await stage.app.close()
+    assert stage.now - before < 8
+    released.set()
+
+
+@in_virtual_time
+async def test_a_listener_acts_for_no_job_and_in_nobodys_name() -> None:
+    """It is told of the jobs of many; the one that came first lends it nothing."""
+    stage, heard = Stage(), list[Any]()
+
+    @stage.app.task
+    async def follow() -> None: ...
+
+    @stage.app.task
+    async def work() -> None: ...
+
+    @stage.app.listener(JobEnqueued, JobStarted, JobSucceeded)
+    async def hear(event: Any) -> None:
+        if event.task == work.name:
+            with pytest.raises(DetentError, match="outside of a job"):
+                JobContext.current()
+            heard.append((await (await follow.enqueue()).info()).principal)
+
+    async with stage.node():
+        with acting_as("ada"):
+            job = await work.enqueue()
+        assert (await job.info()).principal == "ada"
+        await stage.until(lambda: len(heard) == 3)
+    assert heard == [None, None, None]
+
+
+@in_virtual_time
 async def test_a_blocking_listener_is_called_on_a_thread() -> None:
     stage, heard = Stage(), list[Any]()
 
@@ -360,7 +421,9 @@ async def test_a_listener_around_an_async_function_is_awaited() -> None:
     assert [event.error for event in stage.told(HookFailed)] == ["ValueError: no"]
 
 
-@pytest.mark.parametrize("error", [ValueError("no"), SystemExit("no")])
+@pytest.mark.parametrize(
+    "error", [ValueError("no"), SystemExit("no"), asyncio.CancelledError("no")]
+)
 @pytest.mark.parametrize("blocking", [True, False])
 def test_a_listener_that_raises_hears_the_next(blocking: bool, error: BaseException) -> None:
     @in_virtual_time
@@ -440,6 +503,11 @@ async def test_a_job_in_somebodys_transaction_is_not_told_of() -> None:
     assert heard == [], "nobody tells us of his commit"
 
 
+async def yielding(event: JobDied) -> AsyncIterator[None]:
+    """Would do nothing at all when it is called."""
+    yield
+
+
 def test_only_what_happens_to_jobs_can_be_listened_to() -> None:
     app = App("memory://")
     with pytest.raises(ConfigError, match=r"listener\(NodeStarted\): must be one of JobEnqueued"):
@@ -450,6 +518,28 @@ def test_only_what_happens_to_jobs_can_be_listened_to() -> None:
         app.listener(JobDied)("mail")  # type: ignore[type-var]
     with pytest.raises(ConfigError, match=r"<lambda>.*: must be def note\(event\)"):
         app.listener(JobDied)(lambda: None)  # type: ignore[type-var]
+    with pytest.raises(ConfigError, match=r"yielding.*: must be def note\(event\)"):
+        app.listener(JobDied)(yielding)
+
+
+async def asynchronous(_event: object) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "event, function, problem",
+    [
+        ("JobDied", print, r"app.on\('JobDied', ...\): must be an event of detent.events"),
+        (int, print, r"app.on\(int, ...\): must be an event of detent.events"),
+        (JobDied, 5, r"5: must be def note\(event\)"),
+        (JobDied, lambda: None, r"must be def note\(event\)"),
+        (JobDied, asynchronous, r"must be def note\(event\), not async; see @app.listener"),
+    ],
+)
+def test_what_could_never_be_called_is_refused(event: Any, function: Any, problem: str) -> None:
+    app = App("memory://")
+    with pytest.raises(ConfigError, match=problem):
+        app.on(event, function)
+    app.on(NodeStarted, print)
 
 
 @in_virtual_time

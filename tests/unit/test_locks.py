@@ -11,6 +11,7 @@ from detent.app import App
 from detent.config import Config
 from detent.errors import ConfigError, LockLost, LockTaken, StoreUnavailable, WrongThread
 from detent.events import LockWasLost
+from detent.notifiers.none import NoNotifier
 from detent.stores.memory import MemoryNotifier, MemoryStore
 from detent.testing.simulation.stage import Stage
 from detent.testing.virtual import in_virtual_time
@@ -60,6 +61,24 @@ async def test_who_waits_gets_it_when_it_is_released(wakeups: bool) -> None:
     assert stage.now - released <= (0.01 if wakeups else 0.6)
     assert lock.fence > held.fence
     await lock.release()
+
+
+@in_virtual_time
+async def test_who_waits_where_no_wake_ups_arrive_asks_more_often() -> None:
+    """A pooler, `[wakeup] url = "none"`: there is a notifier, and it says that it is silent."""
+    stage = Stage()
+    deaf = App(config=stage.config, store=stage.store, notifier=NoNotifier(), runtime=stage.runtime)
+    for _ in range(20):
+        held = await stage.app.lock("import", ttl=TTL).try_acquire()
+        assert held is not None
+        waiting = asyncio.create_task(deaf.lock("import").acquire())
+        await asyncio.sleep(7)
+        released = stage.now
+        await held.release()
+        lock = await waiting
+        assert stage.now - released <= 0.6
+        await lock.release()
+    await deaf.close()
 
 
 @in_virtual_time

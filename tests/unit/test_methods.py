@@ -251,6 +251,25 @@ async def test_a_container_that_makes_nothing_fails_the_job() -> None:
             await (await Reports.write.enqueue()).result(timeout=60)
 
 
+@in_virtual_time
+async def test_a_container_that_makes_something_else_fails_the_job() -> None:
+    stage = Stage()
+
+    class Container:
+        def resolve(self, cls: type) -> Any:
+            return cls
+
+    class Reports:
+        @stage.app.task(retry=Retry(max_attempts=1))
+        async def write(self) -> str:
+            raise AssertionError("on what?")
+
+    stage.app.resolver(Container())
+    async with stage.node():
+        with pytest.raises(JobFailed, match=r"the resolver made <class '.*Reports'> of .*Reports"):
+            await (await Reports.write.enqueue()).result(timeout=60)
+
+
 def test_a_class_method_is_no_task() -> None:
     app = app_in_memory()
     declare: Any = app.task

@@ -1,6 +1,6 @@
 """If these fail, what stands around calls is skipped, runs in the wrong order, or lets all pass."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -84,15 +84,34 @@ def test_middleware_must_be_something_to_call() -> None:
 
     async def lonely(ctx: JobContext) -> None: ...
 
+    async def yielding(ctx: JobContext, proceed: Any) -> AsyncIterator[None]:
+        yield
+
     wrong: Any = app
     with pytest.raises(ConfigError, match=r"middleware = .*lonely.*: must be async def"):
         declare(middleware=[lonely])(work)
-    for function in (lonely, 5):
+    for function in (lonely, yielding, 5):
         with pytest.raises(ConfigError, match=r"@app.middleware: function = .*: must be async def"):
             wrong.middleware(function)
     for wrong_one in (work, 5):
         with pytest.raises(ConfigError, match=r"@app.enqueue_middleware: .* def m\(call\), not"):
             wrong.enqueue_middleware(wrong_one)
+
+
+@in_virtual_time
+async def test_middleware_that_cannot_be_awaited_is_named() -> None:
+    stage = Stage()
+
+    @stage.app.task(retry=Retry(max_attempts=1))
+    async def work() -> None: ...
+
+    def forgetful(ctx: JobContext, proceed: Any) -> None: ...
+
+    wrong: Any = stage.app
+    wrong.middleware(forgetful)
+    async with stage.node():
+        with pytest.raises(JobFailed, match=r"middleware .*forgetful.* must be async def"):
+            await (await work.enqueue()).result(timeout=60)
 
 
 # When a job is enqueued

@@ -115,12 +115,12 @@ async def test_waiting_for_a_thread_does_not_count_as_running() -> None:
         gate.wait(PATIENCE)
 
     blocking = app.task(block)
-    quick = app.task(timeout=0.02, retry=Retry(max_attempts=1))(thread_name)
+    quick = app.task(timeout=1, retry=Retry(max_attempts=1))(thread_name)
     async with app.node():
         first = await blocking.enqueue()
         await asyncio.to_thread(busy.wait, PATIENCE)
         second = await quick.enqueue()
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(1.1)
         gate.set()
         await first.result(timeout=PATIENCE)
         assert "detent-job" in await second.result(timeout=PATIENCE)
@@ -138,7 +138,7 @@ async def test_waiting_for_a_thread_does_not_count_as_running() -> None:
         (lambda app: app.task(executor="io")(where), "'io': does not fit .*where.*async def"),
         (lambda app: app.task(executor="async")(thread_name), "'async': does not fit .*def"),
         (lambda app: app.task(executor="a b")(thread_name), "executor 'a b': must be"),
-        (lambda app: app.task(executor="reports")(lambda: None), "inside a function"),
+        (lambda app: app.task(executor="reports", name="x")(lambda: None), "inside a function"),
         (lambda app: app.pool("async"), "the event loop itself"),
         (lambda app: app.pool("a b"), "the pool 'a b'"),
         (lambda app: app.pool("x", size=0), r"\[pools.x\] size = 0: must be a whole number"),

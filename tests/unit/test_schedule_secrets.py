@@ -278,6 +278,23 @@ async def test_what_is_no_secret_does_not_wait_for_keys_with_its_neighbours() ->
 
 
 @in_virtual_time
+async def test_a_key_that_cannot_be_made_of_a_secret_is_a_problem_that_does_not_quote_it() -> None:
+    stage, known = Stage(settings()), {SECRET: 1}
+
+    @stage.app.task(name="pay", concurrency=1, concurrency_key=lambda card: known[card])
+    async def pay(card: str) -> None: ...
+
+    stage.app.schedule(timedelta(seconds=10), name="often", args=[SECRET])(pay)
+    async with stage.node():
+        known.clear()
+        await asyncio.sleep(15)
+        info = await stage.app.schedules.get("often")
+    assert info.problem is not None
+    assert "concurrency_key of pay" in info.problem
+    assert SECRET not in f"{info.problem}{stage.told(ScheduleTrouble)}"
+
+
+@in_virtual_time
 async def test_what_cannot_be_sealed_is_declared_later_and_the_others_now() -> None:
     stage, vault = Stage(), Vault()
     stage.app.encryption(provider=vault)
@@ -368,3 +385,18 @@ async def test_a_command_with_the_keys_fires_encrypted_jobs_and_one_without_fire
         assert await stage.app.jobs.result(job.id, 60) == SECRET
         jobs = await stage.app.jobs.list()
     assert [each.state for each in jobs] == [State.SUCCEEDED] * 3
+
+
+@in_virtual_time
+async def test_who_does_not_know_the_task_keeps_its_secrets_all_the_same() -> None:
+    stage = Stage(settings(enabled=False))
+    declare(stage.app, encrypted=True, scheduled=False)
+    await stage.app.schedules.create("once", HOUR, "pay", args=[SECRET])
+    with_keys = another(stage, settings(enabled=False))
+    await with_keys.schedules.update("once", params={"pin": SECRET})
+    assert is_sealed((await stored(stage, "once")).schedule.firing.params)
+    assert SECRET.encode() in (
+        (await stage.app.schedules.get("once")).schedule.firing.params or b""
+    )
+    with pytest.raises(ConfigError, match="there are no keys"):
+        await another(stage, Config()).schedules.update("once", params={"pin": "1"})

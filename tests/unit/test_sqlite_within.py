@@ -217,10 +217,11 @@ async def test_a_lock_that_somebody_else_holds_is_told(
 
 
 async def test_a_file_without_our_tables_says_what_to_run(tmp_path: Path) -> None:
-    store = SqliteStore(str(tmp_path / "jobs.db"))
-    connection = sqlite3.connect(tmp_path / "jobs.db")
+    store = SqliteStore(str(tmp_path / "my jobs.db"))
+    connection = sqlite3.connect(tmp_path / "my jobs.db")
     connection.execute("CREATE TABLE orders (number INTEGER)")
-    with pytest.raises(SchemaMismatch, match="run: detent migrate"):
+    url = f"sqlite:///{tmp_path}/my%20jobs.db"
+    with pytest.raises(SchemaMismatch, match=f"run: detent migrate --url {url}$"):
         store.enqueue_within_sync(connection, [new_job()], None)
     connection.close()
 

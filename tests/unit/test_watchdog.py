@@ -80,6 +80,18 @@ async def test_a_loop_that_stands_still_is_told_with_its_stack() -> None:
     assert event.stack == "mail.py:7 in send"
 
 
+@in_virtual_time
+async def test_a_watchdog_that_was_told_to_stop_looks_no_longer() -> None:
+    """The last steps of a node may take their time, and nobody beats any more."""
+    scene = Scene()
+    beating = asyncio.ensure_future(scene.watchdog.run())
+    await scene.look(rounds=2)
+    scene.watchdog.stop()
+    await beating
+    await scene.look(rounds=20)
+    assert scene.told == []
+
+
 @pytest.mark.parametrize("tasks", [("mail.send", "mail.sort", "mail.send"), ()])
 @in_virtual_time
 async def test_when_the_watcher_was_held_up_too_it_was_the_whole_process(

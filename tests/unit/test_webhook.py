@@ -1,9 +1,11 @@
 """If these fail, a receiver cannot trust what it gets, or we shout at one that is not there."""
 
+import asyncio
 import hashlib
 import hmac
 import json
 import socket
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -172,6 +174,7 @@ async def test_an_answer_says_whether_to_try_again(
         ("120", 120),
         ("99999999999999999999", 100_000_000),
         ("soon", None),
+        ("Mon, 01 Jan 99999999999999999999 00:00:00 GMT", None),
         ("-5", None),
         ("in an hour", 3600),
         ("Wed, 21 Oct 2015 07:28:00 GMT", 0),
@@ -212,6 +215,64 @@ async def test_somebody_who_never_answers_is_given_up() -> None:
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(DeliveryFailed, match=r"[Tt]imed out|TimeoutError"):
             await WebhookSink(url, timeout=0.05).deliver(EVENT, None)
+
+
+async def test_an_answer_without_end_is_a_delivery_when_it_says_so() -> None:
+    """For instance of somebody who streams; a delivery is what the first line says."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        sink = WebhookSink(f"http://127.0.0.1:{server.getsockname()[1]}", timeout=10)
+        delivering = asyncio.ensure_future(sink.deliver(EVENT, None))
+        connection, _ = await asyncio.to_thread(server.accept)
+        with connection:
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n: hi")
+            await asyncio.wait_for(delivering, 5)
+
+
+async def test_somebody_who_answers_drop_by_drop_keeps_no_thread() -> None:
+    threads: list[BaseException | None] = []
+    with (
+        pytest.MonkeyPatch.context() as patched,
+        socket.create_server(("127.0.0.1", 0)) as server,
+    ):
+        patched.setattr("threading.excepthook", lambda args: threads.append(args.exc_value))
+        sink = WebhookSink(f"http://127.0.0.1:{server.getsockname()[1]}", timeout=60)
+        delivering = asyncio.ensure_future(sink.deliver(EVENT, None))
+        connection, _ = await asyncio.to_thread(server.accept)
+        with connection:
+            assert await asyncio.to_thread(connection.recv, 10)
+            connection.sendall(b"HTTP/1.1 200 O")
+            (thread,) = (each for each in threading.enumerate() if each.name == "detent-webhook")
+            delivering.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await delivering
+            await asyncio.to_thread(thread.join, 10)
+            assert not thread.is_alive()
+    assert threads == []
+
+
+@pytest.mark.parametrize(
+    "url, place",
+    [
+        ("http://[::1]/hook", ("::1", 80)),
+        ("https://[::1]/hook", ("::1", 443)),
+        ("http://[::1]:8080/hook", ("::1", 8080)),
+        ("https://example.com", ("example.com", 443)),
+    ],
+)
+def test_the_port_is_the_one_of_the_url(url: str, place: tuple[str, int]) -> None:
+    connection = WebhookSink(url)._connection()
+    assert (connection.host, connection.port) == place
+
+
+@pytest.mark.parametrize("secret", ["", b"", [], ["good", ""], None])
+def test_nobody_can_sign_with_a_secret_that_is_none(secret: Any) -> None:
+    stamp = int(NOW.timestamp())
+    headers = {
+        "X-Detent-Timestamp": str(stamp),
+        "X-Detent-Signature": sign(b"{}", stamp, ["", "good"]),
+    }
+    with pytest.raises(ConfigError, match=r"secret = \.\.\.: must be a text or bytes, not"):
+        verify_signature(b"{}", headers, secret, now=NOW)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,9 @@ from tests.cluster.processes import ROOT
 from tests.within.conftest import NEVER, declare
 from tests.within.scripts import SCRIPTS
 
+# A script may start Python twice, which takes a while where others are at work too.
+PATIENCE = 60.0
+
 
 @asynccontextmanager
 async def listening(url: str) -> AsyncIterator[App]:
@@ -56,10 +59,10 @@ async def check(node: App, url: str, script: str) -> None:
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        info = await asyncio.wait_for(ended(node), 20)
+        info = await asyncio.wait_for(ended(node), PATIENCE)
         assert info.finished_at - info.enqueued_at < timedelta(seconds=5)
         if not script.endswith(("go_on", "keep_a_loop")):
-            await asyncio.wait_for(program.wait(), 20)
+            await asyncio.wait_for(program.wait(), PATIENCE)
             assert program.returncode == 0
     finally:
         if program.returncode is None:
@@ -84,10 +87,9 @@ async def test_an_exit_does_not_wait_for_a_database_that_is_gone(postgres_url: s
         cwd=ROOT,
         stderr=asyncio.subprocess.PIPE,
     )
-    started = asyncio.get_running_loop().time()
-    _, complaints = await asyncio.wait_for(program.communicate(), 20)
+    # Whoever connects gives up after 30 seconds, and an exit long before that.
+    _, complaints = await asyncio.wait_for(program.communicate(), 25)
     assert (program.returncode, complaints.decode()) == (0, "")
-    assert asyncio.get_running_loop().time() - started < 10
 
 
 #: Publishes where nobody answers, from a loop that has stopped and from one that runs.
@@ -121,5 +123,5 @@ async def test_closing_an_app_tells_the_nodes_first(postgres_url: str) -> None:
             await task.options(queue=f"q{number}").enqueue("ada")
     told = ""
     while "q2" not in told:
-        told += await asyncio.wait_for(heard.get(), 5)
+        told += await asyncio.wait_for(heard.get(), PATIENCE)
     await connection.close()

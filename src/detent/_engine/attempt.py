@@ -10,7 +10,7 @@ from uuid import UUID
 
 from detent._engine.scribe import Scribe
 from detent.config import LimitsConfig
-from detent.errors import ClaimLost, InvalidJob, JobCanceled, PayloadTooLarge
+from detent.errors import ClaimLost, DetentError, InvalidJob, JobCanceled, PayloadTooLarge
 from detent.events import Bus
 from detent.lifetimes import Lifetime
 from detent.listeners import Listeners
@@ -89,6 +89,8 @@ class Attempt:
     """Whether the task's function has ended, so that stopping it means nothing any more."""
     completed = False
     """Whether `ctx.transaction()` has written the end of the job."""
+    transacting = False
+    """Whether one is open."""
     side_writes = False
     """Whether something was written beside the job that its end must take away."""
     admitted_by: tuple[Guard, ...] = ()
@@ -245,14 +247,23 @@ class Attempt:
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[Any]:
-        await self.bench.scribe.flush()
-        pending = PendingCompletion(queue=self.queue)
-        context = self.bench.contexts.transaction(self.node_id, self.claim, pending)
-        async with context as connection:
-            yield connection
-            pending.result = self.result
-            pending.lasted = self.bench.runtime.monotonic() - self.started
-        self.completed = True
+        if self.completed:
+            raise DetentError(f"ctx.transaction() has ended job {self.job_id} already")
+        if self.transacting:
+            # It would wait for the claim that the other one has locked.
+            raise DetentError(f"ctx.transaction() of job {self.job_id} is open: use its connection")
+        self.transacting = True
+        try:
+            await self.bench.scribe.flush()
+            pending = PendingCompletion(queue=self.queue)
+            context = self.bench.contexts.transaction(self.node_id, self.claim, pending)
+            async with context as connection:
+                yield connection
+                pending.result = self.result
+                pending.lasted = self.bench.runtime.monotonic() - self.started
+            self.completed = True
+        finally:
+            self.transacting = False
 
 
 def encode_result(attempt: Attempt, value: Any) -> bytes | None:

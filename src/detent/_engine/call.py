@@ -1,5 +1,6 @@
 """Makes the call that an attempt is about: through the middleware, in its executor, timed."""
 
+import inspect
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Final
@@ -113,7 +114,13 @@ async def call(
 
 
 def _wrap(middleware: Any, attempt: Attempt, step: Any) -> Any:
-    return lambda: middleware(JobContext(attempt), step)
+    def wrapped() -> Any:
+        made = middleware(JobContext(attempt), step)
+        if not inspect.isawaitable(made):
+            raise TypeError(f"middleware {middleware!r} must be async def m(ctx, proceed)")
+        return made
+
+    return wrapped
 
 
 def _executor(attempt: Attempt, name: str) -> Executor:

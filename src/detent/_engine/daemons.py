@@ -37,6 +37,8 @@ LAST_GRACE: Final = 5.0
 # How often a thread that waits asks whether the node still leads.
 SLICE: Final = 1.0
 DRAINS: Final = "the node drains"
+# One that ends at once, and is to be started at once, would take all of the node's time.
+LEAST_REST: Final = 0.1
 
 
 class DaemonKeeper(Service):
@@ -100,9 +102,10 @@ class DaemonKeeper(Service):
         """Write the last report of a daemon, and let others run it."""
         self._reports.pop(report.name, None)
         try:
-            await self._store.save_daemon(term, report)
-            await self.elector.resign(term.role)
-        except StoreError:
+            async with asyncio.timeout(LAST_GRACE):
+                await self._store.save_daemon(term, report)
+                await self.elector.resign(term.role)
+        except (StoreError, TimeoutError):
             return  # the lease ends by itself
 
 
@@ -198,7 +201,8 @@ class Attendant:
 
     async def _rest(self, term: Term, error: str | None, failures: int) -> None:
         bits = self._runtime.random_bits(JITTER_BITS)
-        delay = delay_after(self._daemon.restart, failures, bits).total_seconds()
+        planned = delay_after(self._daemon.restart, failures, bits).total_seconds()
+        delay = max(planned, LEAST_REST)
         self._bus.emit(DaemonEnded(term.holder, self._daemon.name, term.number, error, delay))
         self._keeper.report(term, self._said("restarting", error))
         ends_at = self._runtime.monotonic() + delay

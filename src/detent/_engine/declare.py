@@ -40,6 +40,9 @@ PAGE: Final = 500
 INTERVAL: Final = 60.0
 # A declaration is renewed when it is this old, as a share of the grace.
 RENEWED: Final = 1 / 3
+# How long after the first look what seems abandoned is looked at again: all nodes that run have
+# spoken by then.
+SECOND_LOOK: Final = 2 * INTERVAL
 LONGEST_WAIT: Final = 1.0
 TRIES: Final = 10
 
@@ -75,6 +78,8 @@ class Declarer(Service):
         self._is_first = True
         self._is_renewed = False
         self._swept_at = runtime.monotonic()
+        self._suspects: dict[str, datetime | None] = {}
+        """What looked abandoned, and when it was last declared."""
         self._said: dict[str, str] = {}
         self.seal: Seal | None = None
         """What encrypts the schedules of tasks that are encrypted."""
@@ -247,17 +252,28 @@ class Declarer(Service):
     # Removing
 
     async def _sweep(self) -> None:
-        """Remove what nobody declares any more; one node does it, now and then."""
+        """Remove what nobody declares any more; one node does it, now and then.
+
+        Not at first sight: when the store was away for longer than the grace, all schedules look
+        like that until their nodes have had the time to declare them again.
+        """
         if self._grace is None or self._elector.leads(SCHEDULER) is None:
+            self._suspects = {}
             return
-        pause = self._grace.total_seconds() / 2
+        pause = SECOND_LOOK if self._suspects else self._grace.total_seconds() / 2
         if self.runtime.monotonic() - self._swept_at < pause:
             return
         now, after = await self._now(), None
+        seen, self._suspects = self._suspects, {}
         while page := await self._store.list_schedules(after=after, limit=PAGE):
             for info in page:
-                if is_abandoned(info, now, self._grace):
+                if not is_abandoned(info, now, self._grace):
+                    continue
+                name = info.schedule.name
+                if name in seen and seen[name] == info.declared_at:
                     await self._remove(info, now)
+                else:
+                    self._suspects[name] = info.declared_at
             after = page[-1].schedule.name
         self._swept_at = self.runtime.monotonic()
 

@@ -92,7 +92,9 @@ class Deliverer(Service):
         now = self.runtime.monotonic()
         if now >= self._prune_at:
             self._prune_at = now + PRUNE_INTERVAL * self.runtime.uniform(0.8, 1.0)
-            await self._store.prune_events(*self._keep, PAGE)
+            if await self._store.prune_events(*self._keep, PAGE) >= PAGE:
+                # There may be more; deliveries come first.
+                self._prune_at = now + POLL
         rooms = self._rooms()
         if not rooms:
             return POLL  # the first that ends wakes us
@@ -201,8 +203,10 @@ async def _offered(
 ) -> BaseException | None:
     try:
         await outlet.sink.deliver(event, alert)
-    except asyncio.CancelledError:
-        raise
-    except BaseException as error:  # noqa: BLE001  the user's function: `exit()` is no way out
+    except BaseException as error:
+        # The user's function: `exit()` is no way out, nor is something canceled that it awaited.
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise
         return error
     return None

@@ -5,6 +5,7 @@ once; how many follows from how fast jobs have been ending, so slow jobs are nev
 """
 
 import asyncio
+import contextvars
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -13,9 +14,11 @@ from uuid import UUID
 from detent._engine.attempt import Attempt, Stop, Workbench
 from detent._engine.batches import Batch, Batches, execute_batch
 from detent._engine.execute import Ends, execute, settlement_of
+from detent.context import bind
 from detent.model.job import Claim, queue_of
 from detent.model.outcome import Ending, Outcome, decide
 from detent.model.retry import NO_RETRY
+from detent.principal import inherit
 
 # Claims that may wait: what has been ending within this time, about four round trips.
 PREFETCH_SECONDS: Final = 0.02
@@ -55,6 +58,8 @@ class Dispatcher:
         self._measured_at = bench.runtime.monotonic()
         self._rate = 0.0
         self._batches = Batches(bench.runtime, self._gathered)
+        self._context = contextvars.Context()
+        """Jobs begin in it, and not in that of the job that has just made room for them."""
         self._executing: dict[UUID, Attempt] = {}
         """What really runs, with a valid claim or not; a thread that was given up is in it."""
         self.held: dict[UUID, Attempt] = {}
@@ -87,11 +92,13 @@ class Dispatcher:
         }
 
     def free(self) -> dict[str, int]:
-        """Return how many claims of each queue could start at once."""
-        return {
+        """Return how many claims of each queue could start at once, or fill a batch that can."""
+        appetite = self._batches.appetite() if self._batches.open else {}
+        free = {
             queue: max(slots.limit - slots.busy - len(slots.waiting), 0)
             for queue, slots in self._queues.items()
         }
+        return {queue: slots and slots + appetite.get(queue, 0) for queue, slots in free.items()}
 
     @property
     def busy(self) -> int:
@@ -134,6 +141,8 @@ class Dispatcher:
 
     def dispatch(self, claims: Sequence[Claim], node_id: UUID) -> None:
         """Take new claims: start them while there are slots, and let the others wait."""
+        self._context = contextvars.copy_context()
+        self._context.run(_forget_who_acts)
         now = self._bench.runtime.monotonic()
         held, bench = self.held, self._bench
         batched = bench.registry.batched
@@ -183,7 +192,7 @@ class Dispatcher:
             return
         self._executing[attempt.claim.id] = attempt
         work = execute(attempt, self._ends, self._on_end)
-        attempt.task = self._bench.runtime.spawn(work, attempt.claim.task)
+        attempt.task = self._context.run(self._bench.runtime.spawn, work, attempt.claim.task)
 
     def _gathered(self, lead: Attempt) -> None:
         """A batch is ready: it waits for a slot like any job."""
@@ -196,7 +205,7 @@ class Dispatcher:
         for attempt in batch.attempts:
             self._executing[attempt.claim.id] = attempt
         work = execute_batch(batch, self._ends, self._on_end)
-        batch.work = self._bench.runtime.spawn(work, batch.task.name)
+        batch.work = self._context.run(self._bench.runtime.spawn, work, batch.task.name)
 
     def _on_end(self, attempt: Attempt) -> None:
         """An attempt has ended: use its slot for the next, unless a thread still occupies it."""
@@ -289,6 +298,12 @@ class Dispatcher:
         attempt.over = True
         settlement = settlement_of(attempt, outcome, decision, 0.0)
         self._ends.settle(attempt, settlement._replace(delay=delay))
+
+
+def _forget_who_acts() -> None:
+    """Let what is done from here on be done in no job and in nobody's name."""
+    bind(None)
+    inherit(None)
 
 
 def _members(attempt: Attempt) -> Sequence[Attempt]:

@@ -14,7 +14,7 @@ from uuid import UUID
 from detent._engine.claim import GATHER, Claimer
 from detent._engine.dispatch import Dispatcher
 from detent._engine.floors import Floors, positions_in
-from detent._engine.lanes import BATCH, ENDED, KnownLanes
+from detent._engine.lanes import BATCH, ENDED, KnownLanes, is_shut
 from detent._engine.service import Service
 from detent._engine.turns import Turn, Turns
 from detent.config import NodeConfig
@@ -102,7 +102,7 @@ class GatedClaimer(Service):
         for wake in wakes:
             if isinstance(wake, Hint):
                 if is_gated(wake.lane) or (self._limited and queue_of(wake.lane) in self._limited):
-                    self._hear(wake.lane, wake.priority)
+                    self._hear(wake.lane, wake.priority, came=wake.due_at is None)
                 elif self._shut and wake.lane in self._shut:
                     # It may have been resumed.
                     del self._shut[wake.lane]
@@ -153,8 +153,8 @@ class GatedClaimer(Service):
         """Scan from the very beginning again."""
         self._floors.forget()
 
-    def _hear(self, lane: str, priority: int | None = None, *, ended: bool = False) -> None:
-        if self._lanes.hear(lane, priority, ended=ended):
+    def _hear(self, lane: str, priority: int | None = None, **what: bool) -> None:
+        if self._lanes.hear(lane, priority, **what):
             if lane.endswith(SUSPECT):
                 self.on_suspect()
             self.wake()
@@ -277,7 +277,7 @@ class GatedClaimer(Service):
             known.weight = told.weight or known.own_weight
         is_old = told is None or known.changed
         self._lanes.learn(known, None if is_old or told is None else self._since(told.head))
-        if told is None or known.heard:
+        if told is None or known.heard or (known.changed and not is_shut(told)):
             # Something happened while the claim was on its way.
             self._lanes.ready_at(known, 0.0)
         else:
@@ -295,11 +295,8 @@ class GatedClaimer(Service):
         if told.due_in is None:
             self._floors.forget_lane(known.lane)
             self._lanes.drop(known)
-        elif told.retry_after is not None:
-            self._lanes.ready_at(known, max(told.retry_after, told.due_in))
         elif told.blocked_by is not None:
-            wait = max(self._recheck(), told.due_in)
-            self._lanes.block(known, told.blocked_by, wait)
+            self._lanes.block(known, told, self._recheck())
             if told.blocked_by == known.gates[-1]:
                 self._shut[known.queue] = None
         elif told.due_in > 0:

@@ -7,6 +7,7 @@ from typing import Any, Final
 from detent._engine.attempt import Workbench
 from detent.context import JobContext
 from detent.errors import ConfigError
+from detent.lifetimes import heard_out
 from detent.providing import with_given
 from detent.spi.executor import Executor
 from detent.tasks import Task
@@ -32,8 +33,9 @@ async def furnished(
         raise ConfigError(_NOWHERE)
     plan = task.providers.plan(task)
     async with AsyncExitStack() as stack:
-        if task.is_async:
-            given = await plan.furnish(stack, bench.lifetime, context)
-            return await make(with_given(task.function, given))
-        made = await plan.furnish_partly(stack, bench.lifetime, context)
-        return await make(plan.calling(task.function, made, context))
+        with heard_out(stack):
+            if task.is_async:
+                given = await plan.furnish(stack, bench.lifetime, context)
+                return await make(with_given(task.function, given))
+            made = await plan.furnish_partly(stack, bench.lifetime, context)
+            return await make(plan.calling(task.function, made, context))

@@ -7,6 +7,7 @@ from typing import Final
 
 from detent.model.gates import FAIR, QUEUE, gate_name, gates_of, without_gates
 from detent.model.job import SUSPECT, Priority, queue_of
+from detent.spi.limits import LaneAnswer
 
 # A node that knows so many has enough to do; it looks for others when some are empty.
 MOST: Final = 20_000
@@ -19,8 +20,15 @@ BATCH: Final = 64
 WINDOW: Final = 200
 # What is told of the end of a job: nothing that is more urgent than what was there.
 ENDED: Final = Priority.LOWEST
+# Who waits for the tokens of a rate waits for a gate that no end of a job opens.
+_TOKENS: Final = "tokens of "
 # The place of lanes of which nobody knows how urgent they are, behind those of all priorities.
 _UNKNOWN: Final = len(Priority)
+
+
+def is_shut(told: LaneAnswer) -> bool:
+    """Tell whether jobs of a lane are due, and a gate keeps them out: no other job changes that."""
+    return told.blocked_by is not None and told.due_in == 0
 
 
 class KnownLane:
@@ -69,6 +77,11 @@ class KnownLane:
         """Whether something was heard of it, or of one of its gates, since it was asked."""
         self.changed = False
         """Whether something may have come that is more urgent, since it was asked."""
+
+    @property
+    def waits_for_tokens(self) -> bool:
+        """Whether it is a rate that keeps it out: only time can change that."""
+        return self.blocked_by is not None and self.blocked_by.startswith(_TOKENS)
 
     def leave(self) -> None:
         """Stand nowhere any more."""
@@ -143,25 +156,38 @@ class KnownLanes:
 
     # What is heard and found
 
-    def hear(self, lane: str, priority: int | None = None, *, ended: bool = False) -> bool:
+    def hear(
+        self,
+        lane: str,
+        priority: int | None = None,
+        *,
+        ended: bool = False,
+        came: bool = False,
+    ) -> bool:
         """Something happened in a lane: it may have jobs, and its gates may be open.
 
-        With the priority of what came, if that is known; an end of a job is nothing that came.
-        Return whether this concerns the node.
+        With the priority of what came, if that is known; an end of a job is nothing that came. A
+        job that merely `came` opens no gate. Return whether this concerns the node.
         """
         is_new = lane not in self._known
-        gates = (*(gate.name for gate in gates_of(lane)), gate_name(QUEUE, queue_of(lane)))
-        opened = sum(self.open(gate) for gate in gates)
-        for known in self._asked:
-            known.heard |= not known.heard and any(gate in gates for gate in known.gates)
+        came = came and priority is not None and priority != ENDED
+        opened = 0 if came else self._open_gates_of(lane)
         mine = self._lane(lane)
         if mine is not None:
-            mine.heard = True
+            mine.heard |= not came
             if is_new or not (ended or priority == ENDED):
                 mine.changed = True
                 self._heard_of(mine, priority, is_new=is_new and priority != ENDED)
-            self._let_go(mine)
+            # Where others wait already for a gate, one more changes nothing.
+            if not (mine.waits_for_tokens or (came and mine.blocked_by and mine.head)):
+                self._let_go(mine)
         return mine is not None or opened > 0 or lane in self.suspects
+
+    def _open_gates_of(self, lane: str) -> int:
+        gates = (*(gate.name for gate in gates_of(lane)), gate_name(QUEUE, queue_of(lane)))
+        for known in self._asked:
+            known.heard |= not known.heard and any(gate in gates for gate in known.gates)
+        return sum(self.open(gate) for gate in gates)
 
     def _heard_of(self, known: KnownLane, priority: int | None, *, is_new: bool) -> None:
         """Something of that priority has come, just now for all that is known."""
@@ -240,8 +266,21 @@ class KnownLanes:
         known.at = self._monotonic() + seconds
         heappush(self._later, (known.at, known.lane))
 
-    def block(self, known: KnownLane, gate: str, seconds: float) -> None:
-        """Ask a lane again when a gate may be open, or after so long."""
+    def block(self, known: KnownLane, told: LaneAnswer, look: float) -> None:
+        """Ask a lane again when the gate that keeps it out may be open.
+
+        After a `look` it asks in any case: a hint of an end may be lost, or of another rate.
+        """
+        assert told.blocked_by is not None
+        wait, due_in = told.retry_after, told.due_in or 0.0
+        if wait is None:
+            self._wait_for(known, told.blocked_by, max(look, due_in))
+        elif wait < due_in:
+            self.ready_at(known, due_in)
+        else:
+            self._wait_for(known, _TOKENS + told.blocked_by, max(min(wait, look), due_in))
+
+    def _wait_for(self, known: KnownLane, gate: str, seconds: float) -> None:
         self.ready_at(known, seconds)
         if known.home is None:
             known.blocked_by = gate
@@ -259,7 +298,11 @@ class KnownLanes:
             at, lane = heappop(self._later)
             known = self._known.get(lane)
             if known is not None and known.at == at:
+                tokens = known.blocked_by if known.waits_for_tokens else None
                 self._let_go(known)
+                if tokens is not None:
+                    # All who wait for them ask together, or whose turn it is would not matter.
+                    self.open(tokens)
 
     def first_due(self) -> float | None:
         """Return the first moment at which one will be ready."""

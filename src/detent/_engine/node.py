@@ -15,7 +15,7 @@ from detent._engine.membership import Membership
 from detent._engine.parts import NodeParts
 from detent._engine.service import Service
 from detent._engine.wakeup import Wakeup
-from detent.errors import StoreError
+from detent.errors import ConfigError, StoreError
 from detent.events import HookFailed, NodeDraining, NodeFenced, NodeStarted, NodeStopped
 from detent.model.failure import describe
 from detent.spi.nodes import NodeIdentity
@@ -28,6 +28,10 @@ WATCH: Final = 1 / 30
 # What was told to stop gets this long to end, before its claims are given back all the same.
 STOP_GRACE: Final = 5.0
 FLUSH_LIMIT: Final = 10.0
+# How long a store may take for what is left to say, and when it is known not to answer.
+LAST_CALL: Final = 5.0
+SHORT_CALL: Final = 1.0
+UNDO_LIMIT: Final = 2.0
 
 
 class Node:
@@ -49,6 +53,10 @@ class Node:
         self._stop_asked = Wakeup(self._runtime)
         self._stopping = False
         self._hurry = False
+        self._unanswered = False
+        """Whether the store has kept the drain waiting: it is not waited for again and again."""
+        self.was_sent_away = False
+        """Whether it ends because somebody drained it by name, from outside."""
         self._draining = asyncio.Lock()
         self._stopped = asyncio.Event()
 
@@ -91,14 +99,33 @@ class Node:
 
     async def start(self) -> None:
         """Join the cluster and begin to work."""
+        if self._has_had_enough():
+            limit, rss = self._parts.config.node.max_rss, self._parts.load()["rss"]
+            raise ConfigError(
+                f"max_rss = {limit:,}: the process takes {rss:,.0f} bytes before its first job"
+            )
         await self._run_hooks("start")
-        await self._membership.join(ready=False)
+        try:
+            await self._membership.join(ready=False)
+            await self._begin()
+        except BaseException:
+            await self._undo_start()
+            raise
+        self._bus.emit(
+            NodeStarted(self.identity.incarnation, self.identity.name, self.identity.queues)
+        )
+        await self._run_hooks("ready")
+
+    async def _begin(self) -> None:
         await self._bury_predecessors()
         self._crew.work_for(self._membership.incarnation)
         await self._crew.declarer.begin()
         with contextlib.suppress(StoreError):
             # Before the first claim, if the store answers; otherwise as soon as it does.
             await self._crew.gates.declare()
+        if self._parts.limits:
+            # The first heartbeat may have been before: which queues have a limit is to be heard.
+            self._called.set()
         await self._membership.activate()
         for service in self._crew:
             self._spawn(service)
@@ -109,10 +136,15 @@ class Node:
         else:
             self._crew.rely_on_wakeups(False)
         self._tasks["watch"] = self._runtime.spawn(self._watch(), "detent-watch")
-        self._bus.emit(
-            NodeStarted(self.identity.incarnation, self.identity.name, self.identity.queues)
-        )
-        await self._run_hooks("ready")
+
+    async def _undo_start(self) -> None:
+        """Leave nothing behind of a start that failed: its heart would go on beating."""
+        for task in self._tasks.values():
+            task.cancel()
+        self._tasks.clear()
+        with contextlib.suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(UNDO_LIMIT):
+                await self._membership.leave()
 
     async def _bury_predecessors(self) -> None:
         """Declare nodes dead whose process is known to have ended; the rescuer's first look
@@ -154,6 +186,7 @@ class Node:
             if trouble is not None:
                 await self._fence(trouble)
             elif not self._stopping and (self._membership.draining or self._has_had_enough()):
+                self.was_sent_away = self._membership.draining
                 self.stop()
 
     def _has_had_enough(self) -> bool:
@@ -226,7 +259,7 @@ class Node:
         limit = self._parts.config.node.drain_timeout.total_seconds()
         grace = 0.0 if self._hurry else limit
         winding_down = self._runtime.spawn(self._crew.daemons.wind_down(grace), "detent-wind-down")
-        await self._end(*self._crew.claiming)
+        await self._end(LAST_CALL, *self._crew.claiming)
         await self._try(self._crew.stop_leading())
         await self._try(self._parts.store.drain(self.identity.incarnation))
         released = self._crew.dispatcher.release_waiting()
@@ -271,9 +304,9 @@ class Node:
             task = self._tasks.pop(name, None)
             if task is not None:
                 task.cancel()
-        await self._end(*self._crew.lasting, self._crew.scribe, self._crew.finisher)
+        await self._end(FLUSH_LIMIT, *self._crew.lasting, self._crew.scribe, self._crew.finisher)
         # After the last end is written, so that it is told too.
-        await self._end(*self._crew.announcer.services)
+        await self._end(FLUSH_LIMIT, *self._crew.announcer.services)
         await self._crew.announcer.close()
         await self._try(self._membership.leave())
         for name, executor in self._parts.executors.items():
@@ -285,27 +318,35 @@ class Node:
             for name, failure in await self._parts.lifetime.close():
                 self._bus.emit(HookFailed(f"closing {name}", describe(failure)))
 
-    async def _end(self, *services: Service) -> None:
+    async def _end(self, limit: float, *services: Service) -> None:
         for service in services:
             service.stop()
-        for service in services:
-            task = self._tasks.pop(service.name, None)
-            if task is not None:
-                timer = self._runtime.later(FLUSH_LIMIT, task.cancel)
-                try:
-                    await task
-                except asyncio.CancelledError:
-                    if not task.cancelled():
-                        raise
-                finally:
-                    timer.cancel()
+        tasks = [self._tasks.pop(each.name) for each in services if each.name in self._tasks]
+        timers = [self._runtime.later(self._patience(limit), task.cancel) for task in tasks]
+        for task, timer in zip(tasks, timers, strict=True):
+            try:
+                await task
+            except asyncio.CancelledError:
+                if not task.cancelled():
+                    raise
+                self._unanswered = True
+            finally:
+                timer.cancel()
 
     async def _try(self, work: Awaitable[Any]) -> None:
         """Do something at the end that may fail: whoever looks after the dead will do it."""
+        limit = self._patience(LAST_CALL)
         try:
-            await work
+            async with asyncio.timeout(limit):
+                await work
         except StoreError as error:
             self._bus.emit(HookFailed("drain", str(error)))
+        except TimeoutError:
+            self._unanswered = True
+            self._bus.emit(HookFailed("drain", f"no answer of the store within {limit:g} s"))
+
+    def _patience(self, usual: float) -> float:
+        return SHORT_CALL if self._hurry or self._unanswered else usual
 
     async def _run_hooks(self, name: str) -> None:
         """Run the application's hooks. One that fails keeps a node from starting, and no more."""

@@ -5,7 +5,7 @@ still as the node has seen it, and whoever comes second writes nothing. So there
 wait for, and a node that dies half-way leaves the slot to the next one that looks.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Final
@@ -18,10 +18,10 @@ from detent.config import SchedulesConfig
 from detent.errors import SchemaMismatch, StoreError, StoreUnavailable
 from detent.events import Bus, ScheduleFired, ScheduleTrouble, SlotsSkipped
 from detent.firings import fired_job
-from detent.model.calendars import Calendar, calendar_from, stacked
 from detent.model.firing import jitter_of, plan_slots
 from detent.model.schedule import FiredSlot, FirePlan, PlannedSlot, ScheduleInfo, SlotState
 from detent.model.triggers import Trigger, trigger_from
+from detent.slots import UNREADABLE, KnownCalendars, calendars_in, calendars_of
 from detent.spi.notifier import Hint, ScheduleHint, Wake
 from detent.spi.runtime import Runtime
 from detent.spi.schedules import ScheduleStore
@@ -42,10 +42,6 @@ STRANDED: Final = timedelta(minutes=2)
 STRANDED_LOOK: Final = 60.0
 # Of how many schedules a node remembers which trouble it has told.
 REMEMBERED: Final = 10_000
-
-Calendars = Mapping[str, Calendar | ValueError]
-"""Calendars by name, and what is wrong with those that cannot be read."""
-UNREADABLE: Final = (ValueError, TypeError, LookupError, ArithmeticError)
 
 
 class Firer(Service):
@@ -133,9 +129,9 @@ class Firer(Service):
 
     async def _plans(self, due: Sequence[ScheduleInfo], now: datetime) -> list[FirePlan]:
         """Plan as many as fit into one call; the others stay due."""
-        known: Calendars = {}
+        known: KnownCalendars = {}
         if any(info.schedule.calendars for info in due):
-            known = _read_calendars(await self._store.get_calendars())
+            known = await calendars_in(self._store)
         plans: list[FirePlan] = []
         left = SLOTS
         for info in due:
@@ -146,13 +142,15 @@ class Firer(Service):
             plans.append(plan)
         return plans
 
-    def _plan(self, info: ScheduleInfo, known: Calendars, now: datetime, limit: int) -> FirePlan:
+    def _plan(
+        self, info: ScheduleInfo, known: KnownCalendars, now: datetime, limit: int
+    ) -> FirePlan:
         """Plan one; what cannot be planned is flagged, and is in nobody's way."""
         schedule = info.schedule
         try:
             planned = plan_slots(
                 _trigger(schedule.name, schedule.trigger),
-                _calendars_of(schedule.calendars, known),
+                calendars_of(schedule.calendars, known),
                 next_fire=info.next_fire,
                 now=now,
                 misfire=schedule.misfire,
@@ -289,29 +287,3 @@ def _trigger(name: str, data: bytes) -> Trigger:
 @lru_cache(maxsize=1_000)
 def _stored(data: bytes) -> Trigger:
     return trigger_from(data)
-
-
-@lru_cache(maxsize=1_000)
-def _calendar(data: bytes) -> Calendar:
-    return calendar_from(data)
-
-
-def _read_calendars(stored: Mapping[str, bytes]) -> Calendars:
-    """Return calendars by name; one that cannot be read is only a problem of those who use it."""
-    known: dict[str, Calendar | ValueError] = {}
-    for name, data in stored.items():
-        try:
-            known[name] = _calendar(data)
-        except UNREADABLE as error:
-            known[name] = ValueError(f"calendar {name!r} cannot be read: {error}")
-    return known
-
-
-def _calendars_of(names: Sequence[str], known: Calendars) -> tuple[Calendar, ...]:
-    if not names:
-        return ()
-    for name in names:
-        if isinstance(problem := known.get(name), ValueError):
-            raise problem
-    readable = {name: each for name, each in known.items() if not isinstance(each, ValueError)}
-    return stacked(names, readable)

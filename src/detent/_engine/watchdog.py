@@ -60,8 +60,8 @@ class Watchdog(Service):
             before = self.runtime.monotonic()
             await self.runtime.sleep(LOOK)
             held_up = self.runtime.monotonic() - before - LOOK
-            if self._loop is None:
-                continue
+            if self._loop is None or self._stopping:
+                continue  # it does not beat yet, or no longer
             if held_up >= self._patience:
                 self._tell_of_all(held_up)
             else:

@@ -89,19 +89,36 @@ def one_of(*words: str) -> Reader:
 
 def read_url(value: Any) -> str:
     """Return a URL without the driver that SQLAlchemy names in it: `postgresql+psycopg://`."""
-    if not isinstance(value, str) or not re.fullmatch(r"[a-z][a-z0-9+.-]*:\S+", value):
+    if not _is_url(value):
         raise ValueError("must be a URL such as postgresql://host/database")
+    _check_ports(value)
     return re.sub(r"^([a-z0-9]+)\+[a-z0-9]+(?=:)", r"\1", value)
+
+
+def _is_url(value: Any) -> bool:
+    return isinstance(value, str) and bool(re.fullmatch(r"[a-z][a-z0-9+.-]*:\S+", value))
+
+
+def _check_ports(url: str) -> None:
+    """Refuse what a driver would take for a port: often the rest of a password with a slash."""
+    authority = re.match(r"[^:]+:(?://([^/?#]*))?", url)
+    hosts = (authority and authority[1]) or ""
+    for host in hosts.rpartition("@")[2].split(","):
+        port = host.rpartition("]")[2].partition(":")[2]
+        if port and not (port.isdecimal() and 1 <= int(port) <= 65_535):
+            raise ValueError(
+                "must have a number from 1 to 65535 as its port; in a password write "
+                "/ as %2F, ? as %3F, # as %23 and @ as %40"
+            )
 
 
 def read_carrier(value: Any) -> str:
     """Return what carries wake-ups: a URL, or "none"."""
     if value == "none":
         return "none"
-    try:
-        return read_url(value)
-    except ValueError as error:
-        raise ValueError('must be "none" or a URL such as redis://host:6379') from error
+    if not _is_url(value):
+        raise ValueError('must be "none" or a URL such as redis://host:6379')
+    return read_url(value)
 
 
 def read_duration(value: Any) -> timedelta:

@@ -1,5 +1,6 @@
 """Where settings come from: a file and the environment, as raw values with their place."""
 
+import difflib
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -81,12 +82,15 @@ def from_environment(environ: Mapping[str, str], valid: Keys) -> Iterator[Raw]:
 def _setting_of(name: str, valid: Keys) -> tuple[str, str] | None:
     """Return the section and key that a variable sets; None when it is somebody else's."""
     rest = name.removeprefix(PREFIX).lower()
-    section, _, key = rest.partition("_")
+    # The name of a section may have underscores, too: DETENT_RATE_LIMIT_MODE.
+    known = (name for name in valid if rest.startswith(f"{name}_"))
+    section = next(known, rest.partition("_")[0])
+    key = rest.removeprefix(section).removeprefix("_")
     if section in NAMED and not _FOREIGN.fullmatch(key):
         return _named_setting_of(name, section, key, valid)
     if section not in valid:
-        # DETENT_CONCURRENCY, DETENT_DATABASE_URL: meant for us, so not to be ignored.
-        if meant := meaning("", rest, valid):
+        # DETENT_CONCURRENCY, DETENT_DATABASE_URL, DETENT_ULR: meant for us, so not to be ignored.
+        if meant := meaning("", rest, valid) or _misspelt(name, valid):
             raise _unknown(name, meant, ())
         return None
     if key in valid[section]:
@@ -94,6 +98,16 @@ def _setting_of(name: str, valid: Keys) -> tuple[str, str] | None:
     if not key or _FOREIGN.fullmatch(key):
         return None
     raise _unknown(name, suggest(section, key, valid), valid[section])
+
+
+def _misspelt(name: str, valid: Keys) -> tuple[str, str] | None:
+    """Return the setting whose variable is almost of that name."""
+    settings = [(section, key) for section, keys in valid.items() for key in keys]
+    names = SHORT | {
+        f"{PREFIX}{section}_{key}".upper(): (section, key) for section, key in settings
+    }
+    found = difflib.get_close_matches(name, names, n=1, cutoff=0.88)
+    return names[found[0]] if found else None
 
 
 def _named_setting_of(name: str, kind: str, rest: str, valid: Keys) -> tuple[str, str]:

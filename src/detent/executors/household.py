@@ -8,7 +8,7 @@ from typing import Any
 
 from detent.context import JobContext
 from detent.executors.job import ChildJob
-from detent.lifetimes import Lifetime
+from detent.lifetimes import Lifetime, heard_out
 from detent.providing import with_given
 from detent.tasks import Task
 
@@ -32,11 +32,12 @@ class Household:
 
             async def furnished() -> Any:
                 async with AsyncExitStack() as stack:
-                    given = await plan.furnish(stack, self._lifetime, context)
-                    return await with_given(task.function, given)(*args, **kwargs)
+                    with heard_out(stack):
+                        given = await plan.furnish(stack, self._lifetime, context)
+                        return await with_given(task.function, given)(*args, **kwargs)
 
             return job.run_async(furnished, (), {}, self._run)
-        with ExitStack() as blocking:
+        with ExitStack() as blocking, heard_out(blocking):
             stack = AsyncExitStack()
             blocking.push(lambda *error: self._run(stack.__aexit__(*error)))
             made = self._run(plan.furnish_partly(stack, self._lifetime, context))

@@ -27,10 +27,13 @@ def name_of(function: Callable[..., Any]) -> str:
     It is the same wherever the module is imported, in a child too, and also where it is run: a
     script may enqueue jobs for nodes that import it.
     """
+    own = function.__qualname__
+    if own.endswith("<lambda>"):
+        raise ConfigError(f"@app.task: {function!r} has no name to be known by; write name=...")
     module = function.__module__
     if module in (MAIN, MAIN_IN_CHILD):
         module = _importable(module)
-    return f"{module}.{function.__qualname__}"
+    return f"{module}.{own}"
 
 
 def _importable(module: str) -> str:

@@ -4,7 +4,9 @@ import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
+
+from detent.errors import ConfigError
 
 SIGNATURE: Final = "X-Detent-Signature"
 TIMESTAMP: Final = "X-Detent-Timestamp"
@@ -33,6 +35,7 @@ def verify_signature(
     `body` is what was received, byte by byte, before anything is read from it; the names of
     `headers` may be written in any case. With several secrets, one that fits is enough.
     """
+    secrets = checked_secrets("verify_signature", secret)
     given = {name.lower(): value for name, value in headers.items()}
     stamp, signatures = given.get(TIMESTAMP.lower(), ""), given.get(SIGNATURE.lower(), "")
     if not (stamp.isascii() and stamp.isdigit() and len(stamp) <= 12) or not signatures:
@@ -41,15 +44,19 @@ def verify_signature(
     if abs(moment - int(stamp)) > tolerance.total_seconds():
         return False
     sent = [each.strip().encode() for each in signatures.split(",")]
-    wanted = [f"{VERSION}={_digest(body, int(stamp), each)}" for each in all_of(secret)]
+    wanted = [f"{VERSION}={_digest(body, int(stamp), each)}" for each in secrets]
     # All of them, whichever fits, so that the time taken tells nothing.
     found = [hmac.compare_digest(mine.encode(), theirs) for mine in wanted for theirs in sent]
     return any(found)
 
 
-def all_of(secret: Secret | Sequence[Secret]) -> Sequence[Secret]:
-    """Return one secret, or several, as several."""
-    return (secret,) if isinstance(secret, str | bytes) else tuple(secret)
+def checked_secrets(who: str, secret: Secret | Sequence[Secret]) -> Sequence[Secret]:
+    """Return one secret, or several, as several; one that is empty anybody could sign with."""
+    one = isinstance(secret, str | bytes)
+    secrets: Sequence[Any] = (secret,) if one else secret if isinstance(secret, Sequence) else ()
+    if not secrets or not all(isinstance(each, str | bytes) and each for each in secrets):
+        raise ConfigError(f"{who}: secret = ...: must be a text or bytes, not empty")
+    return tuple(secrets)
 
 
 def _digest(body: bytes, timestamp: int, secret: Secret) -> str:

@@ -3,17 +3,19 @@
 import asyncio
 import http.client
 import json
+import socket
 import ssl
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
 from detent.errors import ConfigError, DeliveryFailed
-from detent.sinks.signature import SIGNATURE, TIMESTAMP, Secret, all_of, sign
+from detent.sinks.signature import SIGNATURE, TIMESTAMP, Secret, checked_secrets, sign
 from detent.spi.outbox import AlertInfo, OutboxEvent
 from detent.spi.sinks import document
 from detent.version import __version__
@@ -43,7 +45,7 @@ class WebhookSink:
         timeout: float = DEFAULT_TIMEOUT,
     ) -> None:
         self._url = _checked_url(url)
-        self._secrets = () if secret is None else _checked_secrets(secret)
+        self._secrets = () if secret is None else checked_secrets("WebhookSink", secret)
         self._headers = _checked_headers(headers or {})
         if type(timeout) not in (int, float) or not 0 < timeout <= 300:
             raise ConfigError(f"WebhookSink: timeout = {timeout!r}: must be from 0 to 300 seconds")
@@ -67,18 +69,31 @@ class WebhookSink:
         }
         if self._secrets:
             headers[SIGNATURE] = sign(body, stamp, self._secrets)
-        await _on_thread(lambda: self._post(body, headers))
+        lines: list[http.client.HTTPConnection] = []
+        try:
+            await _on_thread(lambda: self._post(lines, body, headers))
+        except asyncio.CancelledError:
+            for line in lines:
+                _hang_up(line)
+            raise
 
-    def _post(self, body: bytes, headers: Mapping[str, str]) -> None:
-        """Send one request, and raise unless it was accepted; on a thread."""
+    def _post(
+        self, lines: list[http.client.HTTPConnection], body: bytes, headers: Mapping[str, str]
+    ) -> None:
+        """Send one request, and raise unless it was accepted; on a thread.
+
+        The connection is added to `lines`, so that another thread can end it.
+        """
         connection = self._connection()
+        lines.append(connection)
         target = self._url.path or "/"
         if self._url.query:
             target = f"{target}?{self._url.query}"
         try:
             connection.request("POST", target, body, dict(headers))
-            answer = connection.getresponse()
-            said = answer.read(_SHOWN)
+            with connection.getresponse() as answer:
+                # Nobody waits for the end of an answer that may have none.
+                said = b"" if 200 <= answer.status < 300 else answer.read1(_SHOWN)
         except (OSError, http.client.HTTPException) as error:
             raise DeliveryFailed(f"{type(error).__name__}: {error}") from error
         finally:
@@ -91,12 +106,15 @@ class WebhookSink:
             settings["context"] = ssl.create_default_context()
         assert self._url.hostname is not None
         make: type[http.client.HTTPConnection] = _SCHEMES[self._url.scheme]
-        return make(self._url.hostname, self._url.port, **settings)
+        # Without a port it would look for one in the host, and an IPv6 address has colons.
+        return make(self._url.hostname, self._url.port or make.default_port, **settings)
 
 
 async def _on_thread(work: Callable[[], None]) -> None:
     """Run something on a thread that does not keep the process alive, as a pool's would."""
     done: Future[None] = Future()
+    # As a pool does: what has begun cannot be canceled, and may end when nobody waits for it.
+    done.set_running_or_notify_cancel()
 
     def run() -> None:
         try:
@@ -108,6 +126,13 @@ async def _on_thread(work: Callable[[], None]) -> None:
 
     threading.Thread(target=run, name="detent-webhook", daemon=True).start()
     await asyncio.wrap_future(done)
+
+
+def _hang_up(connection: http.client.HTTPConnection) -> None:
+    """Let go of a receiver who answers drop by drop, or the thread would stay with him."""
+    if connection.sock is not None:
+        with suppress(OSError):
+            connection.sock.shutdown(socket.SHUT_RDWR)
 
 
 def _judge(status: int, said: bytes, retry_after: str | None) -> None:
@@ -131,7 +156,7 @@ def _pause(retry_after: str | None) -> timedelta | None:
         return timedelta(seconds=min(int(text[:9]), 10**8))
     try:
         until = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     if until.tzinfo is None:
         until = until.replace(tzinfo=UTC)
@@ -161,13 +186,6 @@ def _checked_url(url: str) -> SplitResult:
     if not url.isascii():
         raise refuse("must be written in ASCII: encode names and paths")
     return parts
-
-
-def _checked_secrets(secret: Secret | Sequence[Secret]) -> Sequence[Secret]:
-    secrets = all_of(secret) if isinstance(secret, str | bytes | Sequence) else ()
-    if not secrets or not all(isinstance(each, str | bytes) and each for each in secrets):
-        raise ConfigError("WebhookSink: secret = ...: must be a text or bytes, not empty")
-    return secrets
 
 
 def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
