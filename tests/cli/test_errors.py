@@ -45,19 +45,25 @@ def only_line(result: Result) -> str:
     return line.removeprefix("detent: error: ")
 
 
+FOUND = "found: shop_jobs:app, shop_jobs:other"
+
+
 @pytest.mark.parametrize(
     "place, problem",
     [
         ("no_such_jobs:app", "there is no module 'no_such_jobs' here or installed"),
-        ("shop_jobs.deeper:app", "there is no module 'shop_jobs.deeper' here or installed"),
+        ("shop_jobs.no:app", f"there is no module 'shop_jobs.no' here or installed; {FOUND}"),
+        ("shop_jobs.app", f"there is no module 'shop_jobs.app' here or installed; {FOUND}"),
+        ("shop_jobs:hello", f"that is a task, not an App; {FOUND}"),
         ("shop_jobs:ap", "there is no 'ap'; found: shop_jobs:app, shop_jobs:other"),
         ("shop_jobs:Box.outer", "there is no 'outer'; found: shop_jobs:app, shop_jobs:other"),
         ("shop_jobs:Box.inner", "that is a str, not an App; found: shop_jobs:app, shop_jobs:other"),
         ("shop_jobs:text", "that is a str, not an App; found: shop_jobs:app, shop_jobs:other"),
         ("shop_jobs", "the attribute is missing; found: shop_jobs:app, shop_jobs:other"),
         ("empty_jobs:app", "there is no 'app'; the module empty_jobs has no App"),
-        ("shop_jobs.py:app", "write it as module:attribute, such as shop.jobs:app"),
-        ("./shop_jobs:app", "write it as module:attribute, such as shop.jobs:app"),
+        ("shop_jobs.py:app", "write it as module:attribute, such as shop_jobs:app"),
+        ("shop_jobs.py", "write it as module:attribute, such as shop_jobs:app"),
+        ("./shop/jobs:main", "write it as module:attribute, such as shop.jobs:main"),
         (":app", "write it as module:attribute, such as shop.jobs:app"),
     ],
 )

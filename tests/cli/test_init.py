@@ -124,12 +124,12 @@ def test_the_commands_work_as_they_are_printed(detent: Detent, tmp_path: Path) -
     ) as process:
         assert process.stderr is not None
         for line in process.stderr:
-            if f"job {job_id[1]} (hello) succeeded" in line:
+            if f"job {job_id[1]} (tasks.greet) succeeded" in line:
                 break
         process.terminate()
         process.stderr.read()
         assert process.wait(60) == 0
-    assert run(look).split("\t")[:4] == [job_id[1], "hello", "default", "succeeded"]
+    assert run(look).split("\t")[:4] == [job_id[1], "tasks.greet", "default", "succeeded"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from click.testing import Result
 
 from detent import App
 from detent.model.limits import Limit
-from detent.model.rates import Rate
+from detent.model.rates import Algorithm, Rate
 from tests.cli.conftest import Detent
 from tests.cli.stores import Program
 
@@ -74,6 +74,28 @@ def test_a_queue_is_limited_and_let_go(run: Callable[..., Result], program: Prog
     assert run("queues", "limit", "mial", "--concurrency", "2").exit_code == 1
 
 
+def test_what_is_not_said_of_a_limit_stays(run: Callable[..., Result], program: Program) -> None:
+    window = Rate(9, algorithm=Algorithm.WINDOW)
+
+    async def declare(app: App) -> None:
+        await app.store.declare_limits([Limit("resource:api", 4, window)])
+
+    program.call(declare)
+    program.enqueue(queue="mail")
+    assert (
+        "resource:api: 2 at once, 9/s." in run("limits", "set", "api", "--concurrency", "2").output
+    )
+    assert known(program)["resource:api"] == Limit("resource:api", 2, window)
+    run("limits", "set", "api", "--rate", "5/s")
+    assert known(program)["resource:api"].rate == Rate(5, algorithm=Algorithm.WINDOW)
+    run("limits", "set", "rate:call", "--rate", "50/s")
+    assert known(program)["rate:call"].rate == Rate(50, burst=10)
+    run("queues", "limit", "mail", "--concurrency", "2")
+    told = run("queues", "limit", "mail", "--rate", "7/s", "--json")
+    assert (json.loads(told.output)["concurrency"], json.loads(told.output)["rate"]) == (2, 7)
+    assert known(program)["queue:mail"] == Limit("queue:mail", 2, Rate(7))
+
+
 def test_a_share_is_weighed_and_let_go(run: Callable[..., Result], program: Program) -> None:
     assert "fair:mail#a%2Bb: weight 3." in run("limits", "share", "mail", "a+b", "3").output
     assert known(program)["fair:mail#a%2Bb"] == Limit("fair:mail#a%2Bb", weight=3)
@@ -96,6 +118,8 @@ def test_a_share_is_weighed_and_let_go(run: Callable[..., Result], program: Prog
         (("set", "smtp", "--rate", "0/s"), "'0/s' must be like 100/s", 2),
         (("set", "smtp", "--concurrency", "1", "--burst", "2"), "--burst needs a --rate", 2),
         (("set", "rate:call", "--concurrency", "1"), "can only have a rate", 2),
+        (("set", "smtp", "--concurrency", "²"), "'²' must be 1 to 1,000,000", 2),
+        (("set", "smtp", "--rate", "1/s", "--burst", "1000001"), "Rate(burst=1000001)", 2),
     ],
 )
 def test_mistakes_are_told(
@@ -104,3 +128,12 @@ def test_mistakes_are_told(
     result = run("limits", *arguments)
     assert words in result.stderr
     assert result.exit_code == code
+
+
+def test_a_queue_is_not_limited_and_let_go_in_one_breath(
+    run: Callable[..., Result], program: Program
+) -> None:
+    program.enqueue(queue="mail")
+    result = run("queues", "limit", "mail", "--off", "--concurrency", "2")
+    assert "--off and a limit: say one of them" in result.stderr
+    assert result.exit_code == 2

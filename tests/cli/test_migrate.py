@@ -43,16 +43,18 @@ def test_a_check_fails_until_the_schema_is_there(detent: Detent, empty_postgres_
     migrated = detent("migrate", **environ)
     assert migrated.exit_code == 0
     assert f"applied  {STEP}" in migrated.stdout.splitlines()
-    assert migrated.stdout.endswith("The schema 'detent' is ready; next: detent node APP\n")
+    where = f"The schema 'detent' in {empty_postgres_url}"
+    assert migrated.stdout.endswith(f"{where} is ready; next: detent node APP\n")
     assert has_tables(empty_postgres_url)
     checked = detent("migrate", "--check", **environ)
     assert checked.exit_code == 0
-    assert checked.stdout == "The schema 'detent' is up to date; nothing to do\n"
+    assert checked.stdout == f"{where} is up to date; nothing to do\n"
 
 
 def test_migrating_again_changes_nothing(detent: Detent, postgres_url: str) -> None:
     result = detent("migrate", "--url", postgres_url)
-    assert result.stdout == "The schema 'detent' was up to date; next: detent node APP\n"
+    where = f"The schema 'detent' in {postgres_url}"
+    assert result.stdout == f"{where} was up to date; next: detent node APP\n"
 
 
 def test_each_schema_is_on_its_own(detent: Detent, postgres_url: str) -> None:

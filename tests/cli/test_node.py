@@ -48,6 +48,20 @@ def block(word: str) -> None:
     tell(word)
     threading.Event().wait()
 
+@app.task(name="deaf")
+async def deaf(word: str) -> None:
+    tell(word)
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            pass
+
+@app.task(name="away")
+async def away(word: str) -> None:
+    tell(word)
+    await asyncio.to_thread(threading.Event().wait)
+
 @app.task(name="silent")
 async def silent(word: str) -> None:
     pass
@@ -172,11 +186,13 @@ def test_the_drain_timeout_gives_running_jobs_back(
     assert outside.job(job).state is State.PENDING
 
 
-def test_a_thread_that_does_not_end_cannot_keep_the_process(
-    start: Start, outside: Outside, postgres_url: str
+@pytest.mark.parametrize("task", ["block", "deaf", "away"])
+def test_what_does_not_end_cannot_keep_the_process(
+    start: Start, outside: Outside, postgres_url: str, task: str
 ) -> None:
+    """A thread, one that is not to be canceled, and a thread of asyncio's own."""
     node = start(postgres_url, "--drain-timeout", "200ms")
-    job = outside.enqueue("block", "begun")
+    job = outside.enqueue(task, "begun")
     node.wait_for("job says begun")
     node.signal()
     assert node.ended() == 0
@@ -190,7 +206,8 @@ def test_a_database_without_the_schema_says_what_to_run(
     node = start(empty_postgres_url)
     assert node.ended() == 1
     assert node.said() == (
-        "detent: error: the database has no Detent schema; run: detent migrate\n"
+        "detent: error: the database has no Detent schema; "
+        f"run: detent migrate --url {empty_postgres_url}\n"
     )
 
 
@@ -242,8 +259,8 @@ def test_a_child_that_dies_again_and_again_is_replaced_later_and_later(
         line = r"node web-1 ended with code 3; starting another in ([\d.]+) s"
         return [float(pause) for pause in re.findall(line, parent.said())]
 
-    parent.wait(lambda: len(pauses()) == 3, "three deaths")
-    for pause, longest in zip(pauses(), (0.5, 1.0, 2.0), strict=True):
+    parent.wait(lambda: len(pauses()) >= 3, "three deaths")
+    for pause, longest in zip(pauses()[:3], (0.5, 1.0, 2.0), strict=True):
         assert 0.8 * longest - 0.05 <= pause <= longest
     parent.signal()
     assert parent.ended() == 0, "it does not wait for the next"

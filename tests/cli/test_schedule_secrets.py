@@ -119,3 +119,17 @@ def test_who_has_the_keys_sees_the_arguments_and_others_see_that_there_are_some(
         assert hidden["args"] == "<encrypted with key k1>"
     (info,) = Program(store_url).call(lambda app: app.store.list_schedules())
     assert is_sealed(info.schedule.firing.args)
+
+
+def test_params_are_changed_encrypted_or_not_at_all(run: Call, store_url: str) -> None:
+    program = Program(store_url)
+    create(run, "app", KEYS)
+    update = ("update", "nightly", "--params", json.dumps({"pin": SECRET}))
+    refused = run(*update)
+    assert refused.exit_code == 2
+    assert "there are no keys" in refused.stderr
+    assert run(*update, keys=KEYS).exit_code == 0
+    (info,) = program.call(lambda app: app.store.get_schedules(["nightly"]))
+    assert is_sealed(info.schedule.firing.params)
+    shown = json.loads(run("show", "nightly", "--json", keys=KEYS).output)
+    assert shown["params"] == {"pin": SECRET}

@@ -4,7 +4,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,14 @@ from detent import App
 from detent.calendars import Holidays
 from detent.events import DaemonStarted
 from detent.model.schedule import Misfire, Overlap, Owner, ScheduleInfo
-from detent.triggers import Once
+from detent.model.triggers import trigger_from
+from detent.options import StoredRetry, read_options
+from detent.triggers import CalendarInterval, DailyWindow, Interval, Once
 from tests.cli.conftest import Detent
 from tests.cli.stores import MODULE, Program
 
 Call = Callable[..., Result]
+MINUTE = timedelta(minutes=1)
 
 #: What is refused before a store is asked is the same for all of them.
 on_one_store = pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
@@ -88,7 +91,7 @@ def test_it_fires_every_so_long_or_at_certain_times(create: Call, program: Progr
 WRONG: list[tuple[tuple[str, ...], str]] = [
     (("--cron", "0 0 30 2 *"), "never happens"),
     (("--cron", "@daily", "--timezone", "Mars"), "timezone='Mars'"),
-    (("--every", "5m", "--at", "2099-01-01"), "--every and --at: give one of them"),
+    (("--every", "5m", "--at", "2099-01-01"), "--at is one time of day"),
     (("--overlap", "skip"), "say when: --cron, --every or --at"),
     (("--every", "5m", "--jitter", "-1s"), "jitter"),
     (("--every", "5m", "--misfire", "catch_up"), "misfire = 'catch_up': must say how many"),
@@ -373,3 +376,127 @@ def test_leaders_and_daemons_are_listed(run: Call, program: Program) -> None:
     assert [(each["name"], each["state"], each["node"]) for each in daemons] == [
         ("feed", "running", "web-1")
     ]
+
+
+# By the calendar, and what its jobs are given
+
+KINDS: list[tuple[tuple[str, ...], Any]] = [
+    (
+        ("--every", "1 month", "--at", "09:00", "--from", "2026-01-31", "--timezone", "Asia/Tokyo"),
+        CalendarInterval(1, "months", time(9), date(2026, 1, 31), "Asia/Tokyo"),
+    ),
+    (("--every", "week"), CalendarInterval(1, "weeks")),
+    (("--every", "2d", "--at", "9:30"), CalendarInterval(2, "days", time(9, 30))),
+    (
+        ("--every", "15m", "--between", "22:00-6:00", "--weekday", "SAT-MON", "--weekday", "wed"),
+        DailyWindow(MINUTE * 15, time(22), time(6), ("SAT", "SUN", "MON", "WED")),
+    ),
+    (
+        ("--every", "90m", "--from", "2026-01-01 08:00", "--timezone", "Asia/Tokyo"),
+        Interval(MINUTE * 90, datetime(2025, 12, 31, 23, tzinfo=UTC), "Asia/Tokyo"),
+    ),
+    (
+        ("--at", "2099-12-24 18:00", "--timezone", "Asia/Tokyo"),
+        Once(datetime.fromisoformat("2099-12-24 18:00"), "Asia/Tokyo"),
+    ),
+]
+
+
+@pytest.mark.parametrize("options, trigger", KINDS, ids=lambda value: str(value)[:40])
+def test_every_kind_of_trigger_can_be_said(
+    create: Call, run: Call, program: Program, options: tuple[str, ...], trigger: Any
+) -> None:
+    assert create("new", *options).output == "new\tcreated\n"
+    create("old")
+    assert run("schedules", "update", "old", *options).output == "old\tchanged\n"
+    for name in ("new", "old"):
+        assert trigger_from(stored(program, name).schedule.trigger) == trigger
+    preview = run("schedules", "next", "--json", *options)
+    assert json.loads(preview.output)["when"] == trigger.describe()
+
+
+def test_retries_and_params_are_said_as_in_code_and_taken_back(
+    create: Call, run: Call, program: Program
+) -> None:
+    create(
+        "nightly",
+        *("--every", "5m", "--max-attempts", "3", "--retry-delay", "10s"),
+        *("--retry-backoff", "fixed", "--retry-max-delay", "1h", "--no-retry-jitter"),
+        *("--params", '{"tenant": "a"}', "--timeout", "30s", "--tag", "a", "--needs", "smtp"),
+        *("--max-runs", "9"),
+    )
+    shown = json.loads(run("schedules", "show", "nightly", "--json").output)
+    assert shown["retry"] == {
+        "max_attempts": 3,
+        "delay": 10.0,
+        "backoff": "fixed",
+        "max_delay": 3600.0,
+        "jitter": False,
+    }
+    assert (shown["params"], shown["timeout"]) == ({"tenant": "a"}, 30.0)
+    lines = run("schedules", "show", "nightly").output
+    assert "up to 3 attempts, fixed from 10s to 1h" in lines
+    assert '{"tenant": "a"}' in lines
+    assert run("schedules", "update", "nightly", "--max-attempts", "2").exit_code == 0
+    options = stored(program, "nightly").schedule.firing.options
+    assert options is not None
+    assert read_options(options).retry == StoredRetry(2, 2.0, "exponential", 86_400.0, True)
+    taken = ("--max-attempts", "--params", "--timeout", "--tag", "--needs", "--max-runs")
+    nothing = [word for option in taken for word in (option, "none")]
+    assert run("schedules", "update", "nightly", *nothing).exit_code == 0
+    schedule = stored(program, "nightly").schedule
+    firing = schedule.firing
+    assert (firing.options, firing.params, firing.tags, firing.lane) == (None, None, (), "default")
+    assert schedule.max_runs is None
+
+
+def test_calendars_are_taken_away(create: Call, run: Call, program: Program) -> None:
+    run("calendars", "save", "holidays", "--date", "2099-12-25")
+    create("nightly", "--every", "5m", "--calendar", "holidays")
+    assert run("schedules", "update", "nightly", "--calendar", "none").exit_code == 0
+    assert stored(program, "nightly").schedule.calendars == ()
+
+
+MISSAID: list[tuple[tuple[str, ...], str]] = [
+    (("--every", "5 parsecs"), "'--every': '5 parsecs' must be a length of time such as"),
+    (("--every", "0 days"), "'--every': '0 days' must be 1 to 36,525 days"),
+    (("--every", "36h", "--at", "09:00"), "--every and --at: 36h has no time of day"),
+    (("--every", "5m", "--timezone", "Asia/Tokyo"), "every 5m is real time"),
+    (("--every", "day", "--timezone", "Mars"), "timezone='Mars': unknown"),
+    (("--every", "day", "--at", "2099-01-01"), "--at is one time of day"),
+    (("--every", "day", "--at", "09:00", "--at", "10:00"), "--at is one time of day"),
+    (("--every", "day", "--from", "2026-01-01 10:00"), "--from must be a day"),
+    (("--every", "week", "--weekday", "MON"), "--weekday goes with --between"),
+    (("--every", "2d", "--between", "09:00-10:00"), "--every must be 1s to 1d"),
+    (("--every", "5m", "--between", "09:00-09:00"), "'09:00-09:00' must be two different times"),
+    (("--every", "5m", "--between", "09:00"), "'--between': '09:00' must be two times"),
+    (("--every", "5m", "--between", "09:00-10:00", "--from", "2026-01-01"), "begins anew each day"),
+    (
+        ("--every", "5m", "--between", "09:00-10:00", "--weekday", "MON-TUE-WED"),
+        "'--weekday': 'MON-TUE-WED' must be one of MON",
+    ),
+    (("--at", "09:00"), "--at: a time of day goes with --every day"),
+    (("--at", "25:00"), "'--at': '25:00' must be a time such as"),
+    (("--from", "2026-01-01"), "--from: say --every too"),
+    (("--cron", "@daily", "--at", "09:00"), "--cron and --at"),
+    (("--every", "5m", "--max-attempts", "0"), "'--max-attempts': '0' must be a whole number"),
+    (("--every", "5m", "--max-attempts", "99999"), "must be 1 to 10000, not 99999"),
+    (("--every", "5m", "--retry-delay", "2d", "--max-attempts", "2"), "must be 0 to 24 hours"),
+    (("--every", "5m", "--retry-delay", "2s"), "--retry-delay: say --max-attempts N too"),
+    (("--every", "5m", "--max-attempts", "none", "--no-retry-jitter"), "--retry-jitter: say"),
+    (("--every", "5m", "--params", "[1]"), "'--params': '[1]' must be a JSON object"),
+    (("--every", "5m", "--params", "{"), "--params: JSON: "),
+    (("--every", "5m", "--tag", "none", "--tag", "a"), "--tag none: takes all of them away"),
+    (("--every", "5m", "--max-runs", "many"), "'--max-runs': 'many' must be a whole number"),
+]
+
+
+@on_one_store
+@pytest.mark.parametrize("options, words", MISSAID, ids=lambda value: str(value)[:50])
+def test_what_was_missaid_is_named_with_its_option(
+    create: Call, run: Call, options: tuple[str, ...], words: str
+) -> None:
+    result = create("nightly", *options)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert words in result.stderr
+    assert run("schedules", "--json").output == "[]\n"

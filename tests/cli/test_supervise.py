@@ -74,6 +74,57 @@ async def test_a_child_that_was_being_started_when_its_parent_was_told_to_stop_i
         await supervisor.run()
 
 
+async def test_a_process_that_cannot_be_started_now_is_started_later() -> None:
+    """A machine that has no room for a process has a reason to keep those that are there."""
+
+    class Crowded(Supervisor):
+        tries = 0
+
+        async def _start(self, name: str, lifeline: int) -> asyncio.subprocess.Process:
+            self.tries += 1
+            if self.tries == 1:
+                raise BlockingIOError(11, "Resource temporarily unavailable")
+            self.stop()
+            return await asyncio.create_subprocess_exec(sys.executable, "-c", "")
+
+        async def _rest(self, seconds: float) -> None:
+            assert seconds > 0
+
+    supervisor = Crowded(App("memory://"), [], ["web-1"], timedelta(minutes=1))
+    async with asyncio.timeout(PATIENCE):
+        await supervisor.run()
+    assert supervisor.tries == 2
+
+
+@pytest.mark.parametrize(
+    "code, words",
+    [(3, "ended with code 3"), (-9, "was killed by SIGKILL"), (-41, "was killed by signal 41")],
+)
+async def test_a_parent_says_how_its_child_ended(
+    caplog: pytest.LogCaptureFixture, code: int, words: str
+) -> None:
+    class Brief(Supervisor):
+        async def _run_one(self, name: str, lifeline: int) -> str | None:
+            self.stop()
+            return await super()._run_one(name, lifeline)
+
+        async def _start(self, name: str, lifeline: int) -> asyncio.subprocess.Process:
+            return await asyncio.create_subprocess_exec(sys.executable, "-c", "")
+
+        async def _wait(self, child: asyncio.subprocess.Process) -> int:
+            await child.wait()
+            identity = NodeIdentity(
+                new_id(), "web-1", gethostname(), child.pid, "1", {}, info=describe_process()
+            )
+            await self._app.store.join(identity, timedelta(minutes=1))
+            return code
+
+    supervisor = Brief(App("memory://"), [], ["web-1"], timedelta(minutes=1))
+    async with asyncio.timeout(PATIENCE):
+        await supervisor.run()
+    assert f"which {words}" in caplog.text
+
+
 async def test_a_parent_buries_its_own_child_and_no_stranger_with_the_same_numbers() -> None:
     """Containers that share the name of a host have process ids of their own."""
     child = await asyncio.create_subprocess_exec(sys.executable, "-c", "")

@@ -78,7 +78,7 @@ PARTS: Final = {
     epilog=example(
         "detent init",
         "detent node tasks:app",
-        """detent enqueue tasks:app hello '{"name": "Ada"}'""",
+        """detent enqueue tasks:app tasks.greet '{"name": "Ada"}'""",
         "detent jobs list --state failed --since 1h",
     ),
 )

@@ -1,6 +1,5 @@
 """`detent calendars`: the times that schedules leave out."""
 
-from datetime import date, time
 from typing import Any, Final
 
 import click
@@ -8,6 +7,7 @@ import click
 from detent.calendars import Annual, Calendar, CronCalendar, DailyRange, Holidays, Weekly
 from detent.cli.command import Failed, NotUnderstood, example, json_option, reading, store_options
 from detent.cli.groups import CommandGroup, Part, meant
+from detent.cli.moments import read_day, read_hours
 from detent.cli.output import (
     Column,
     on_terminal,
@@ -84,21 +84,6 @@ def _row(name: str, calendar: Calendar) -> tuple[str, str, str]:
     return one_line(name), one_line(calendar.describe()), one_line(calendar.base or "")
 
 
-def _read_date(value: str) -> date:
-    try:
-        return date.fromisoformat(value)
-    except ValueError as error:
-        raise ValueError("must be a date such as 2026-12-25") from error
-
-
-def _read_range(value: str) -> tuple[time, time]:
-    try:
-        start, end = (time.fromisoformat(part.strip()) for part in value.split("-"))
-    except ValueError as error:
-        raise ValueError("must be two times such as 22:00-06:00") from error
-    return start, end
-
-
 @click.command(
     "save",
     epilog=example(
@@ -114,13 +99,13 @@ def _read_range(value: str) -> tuple[time, time]:
     "dates",
     metavar="DATE",
     multiple=True,
-    callback=reading(_read_date),
+    callback=reading(read_day),
     help="A day of one year; may be repeated.",
 )
 @click.option("--annual", metavar="MM-DD", multiple=True, help="A day of every year; the same.")
 @click.option("--weekday", "weekdays", metavar="MON", multiple=True, help="The same.")
 @click.option(
-    "--daily", metavar="22:00-06:00", callback=reading(_read_range), help="A part of every day."
+    "--daily", metavar="22:00-06:00", callback=reading(read_hours), help="A part of every day."
 )
 @click.option("--cron", metavar="TEXT", help="All that it matches.")
 @click.option("--timezone", metavar="ZONE", default="UTC", show_default=True)

@@ -75,7 +75,7 @@ def limits_command() -> None:
 
 def read_concurrency(value: str) -> int:
     """Return how many may run at once."""
-    if not value.isdigit() or not 1 <= int(value) <= MAX_CONCURRENCY:
+    if not value.isdecimal() or not 1 <= int(value) <= MAX_CONCURRENCY:
         raise ValueError(f"must be 1 to {MAX_CONCURRENCY:,}")
     return int(value)
 
@@ -109,15 +109,33 @@ def limit_options(command: Any) -> Any:
     return command
 
 
-def limit_from(name: str, concurrency: int | None, rate: Rate | None, burst: int | None) -> Limit:
-    """Return the limit that options say."""
-    if burst is not None:
-        if rate is None:
-            raise NotUnderstood("--burst needs a --rate")
-        rate = Rate(rate.count, rate.per, burst, rate.algorithm)
+def limit_from(
+    name: str,
+    concurrency: int | None,
+    rate: Rate | None,
+    burst: int | None,
+    known: Limit | None = None,
+) -> Limit:
+    """Return the limit that options say; what they do not say stays as it is known."""
+    if burst is not None and rate is None:
+        raise NotUnderstood("--burst needs a --rate")
     if concurrency is None and rate is None:
         raise NotUnderstood("say --concurrency, --rate or both")
-    return make_limit(name, concurrency, rate)
+    before = None if known is None else known.rate
+    if known is not None and concurrency is None:
+        concurrency = known.concurrency
+    return make_limit(name, concurrency, before if rate is None else _like(rate, burst, before))
+
+
+def _like(rate: Rate, burst: int | None, before: Rate | None) -> Rate:
+    """Return a rate that is kept in the same way as the one before it."""
+    if before is not None and burst is None:
+        burst = before.burst
+    algorithm = rate.algorithm if before is None else before.algorithm
+    try:
+        return Rate(rate.count, rate.per, burst, algorithm)
+    except ValueError as error:
+        raise NotUnderstood(str(error)) from None
 
 
 def words(limit: Limit) -> str:
@@ -219,19 +237,20 @@ def set_command(
 ) -> None:
     """Change a limit; it holds from the next claim on, whatever code says.
 
-    What runs goes on. Nodes hear of it at once.
+    What runs goes on, and what is not said stays as it is. Nodes hear of it at once.
     """
-    limit = limit_from(name, concurrency, rate, burst)
+    wanted = limit_from(name, concurrency, rate, burst)
 
-    async def change(session: Session) -> None:
-        known = [each.limit.name for each in await session.limits.list()]
-        if limit.name not in known and not limit.name.startswith("queue:"):
-            hint = meant(limit.name, known, "known are") if known else "there is none yet"
-            raise Failed(f"no limit is named {limit.name!r}; {hint}")
+    async def change(session: Session) -> Limit:
+        known = {each.limit.name: each.limit for each in await session.limits.list()}
+        if wanted.name not in known and not wanted.name.startswith("queue:"):
+            hint = meant(wanted.name, list(known), "known are") if known else "there is none yet"
+            raise Failed(f"no limit is named {wanted.name!r}; {hint}")
+        limit = limit_from(name, concurrency, rate, burst, known.get(wanted.name))
         await session.limits.set(limit.name, concurrency=limit.concurrency, rate=limit.rate)
+        return limit
 
-    with_session(load_config(url, schema), change)
-    print_limit(limit, as_json)
+    print_limit(with_session(load_config(url, schema), change), as_json)
 
 
 def print_limit(limit: Limit, as_json: bool) -> None:
@@ -247,7 +266,7 @@ def read_weight(value: str) -> int | None:
     """Return how many turns a key has; None for as many as code says."""
     if value == "auto":
         return None
-    if not value.isdigit() or not 1 <= int(value) <= MAX_WEIGHT:
+    if not value.isdecimal() or not 1 <= int(value) <= MAX_WEIGHT:
         raise ValueError(f"must be 1 to {MAX_WEIGHT:,}, or auto")
     return int(value)
 

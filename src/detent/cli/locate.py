@@ -10,6 +10,7 @@ from typing import Any
 from detent.app import App
 from detent.cli.command import NotUnderstood
 from detent.config import StoreConfig
+from detent.tasks import Task
 
 
 def find_app(place: str) -> App:
@@ -19,7 +20,9 @@ def find_app(place: str) -> App:
     """
     module_name, _, attribute = place.partition(":")
     if not module_name or "/" in module_name or module_name.endswith(".py"):
-        raise _wrong(place, "write it as module:attribute, such as shop.jobs:app")
+        words = [word for word in module_name.removesuffix(".py").split("/") if word.isidentifier()]
+        meant = f"{'.'.join(words) or 'shop.jobs'}:{attribute or 'app'}"
+        raise _wrong(place, f"write it as module:attribute, such as {meant}")
     module = _import(place, module_name)
     if not attribute:
         raise _wrong(place, f"the attribute is missing; {_apps_in(module)}")
@@ -30,7 +33,8 @@ def find_app(place: str) -> App:
         except AttributeError as error:
             raise _wrong(place, f"there is no {name!r}; {_apps_in(module)}") from error
     if not isinstance(found, App):
-        raise _wrong(place, f"that is a {type(found).__name__}, not an App; {_apps_in(module)}")
+        kind = "task" if isinstance(found, Task) else type(found).__name__
+        raise _wrong(place, f"that is a {kind}, not an App; {_apps_in(module)}")
     return found
 
 
@@ -54,7 +58,10 @@ def _import(place: str, name: str) -> ModuleType:
         # Only when it is this module that is missing, and not one that it imports.
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
-        raise _wrong(place, f"there is no module {error.name!r} here or installed") from error
+        problem = f"there is no module {error.name!r} here or installed"
+        if outer := sys.modules.get(error.name.rpartition(".")[0]):
+            problem += f"; {_apps_in(outer)}"
+        raise _wrong(place, problem) from error
 
 
 def _apps_in(module: ModuleType) -> str:

@@ -5,7 +5,7 @@ import click
 from detent.cli.command import FAILED, example, json_option, store_options
 from detent.cli.output import print_json
 from detent.cli.running import load_config, run
-from detent.config import Config
+from detent.config import Config, redact
 from detent.databases import migrate_store, migration_script, pending_migrations
 
 
@@ -54,7 +54,7 @@ def _print_applied(config: Config, applied: list[str], as_json: bool) -> None:
     for step in applied:
         click.echo(f"applied  {step}")
     what = "is ready" if applied else "was up to date"
-    click.echo(f"The schema {config.store.schema!r} {what}; next: detent node APP")
+    click.echo(f"{_where(config)} {what}; next: detent node APP")
 
 
 def _print_pending(config: Config, pending: list[str], as_json: bool) -> None:
@@ -64,6 +64,11 @@ def _print_pending(config: Config, pending: list[str], as_json: bool) -> None:
     for step in pending:
         click.echo(f"pending  {step}")
     if pending:
-        click.echo(f"The schema {config.store.schema!r} is behind; run: detent migrate")
+        click.echo(f"{_where(config)} is behind; run: detent migrate")
     else:
-        click.echo(f"The schema {config.store.schema!r} is up to date; nothing to do")
+        click.echo(f"{_where(config)} is up to date; nothing to do")
+
+
+def _where(config: Config) -> str:
+    """Say which database it was: an app may name another one in its code."""
+    return f"The schema {config.store.schema!r} in {redact(config.store.url)}"

@@ -1,12 +1,14 @@
 """Times as people write and read them: `1h`, `2026-08-01 10:00`, `3m ago`, `in 5m`."""
 
-from datetime import UTC, datetime, timedelta
+import re
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Final
 
 from detent.config import parse_duration
 
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 _NOTHING: Final = timedelta(0)
+_CLOCK: Final = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d))?", re.ASCII)
 
 
 def read_moment(text: str) -> datetime:
@@ -29,6 +31,34 @@ def read_time(text: str) -> datetime:
         return datetime.fromisoformat(text.strip()).astimezone(UTC)
     except (ValueError, OverflowError) as error:
         raise ValueError("must be a time such as 2026-08-01T10:00+02:00") from error
+
+
+def read_day(text: str) -> date:
+    """Return a day."""
+    try:
+        return date.fromisoformat(text.strip())
+    except ValueError as error:
+        raise ValueError("must be a date such as 2026-12-25") from error
+
+
+def read_clock(text: str) -> time:
+    """Return a time of day."""
+    found = _CLOCK.fullmatch(text.strip())
+    if found is None:
+        raise ValueError("must be a time of day such as 09:00")
+    hour, minute, second = (int(part or 0) for part in found.groups())
+    return time(hour, minute, second)
+
+
+def read_hours(text: str) -> tuple[time, time]:
+    """Return two times of day."""
+    try:
+        start, end = (read_clock(part) for part in text.split("-"))
+    except ValueError as error:
+        raise ValueError("must be two times such as 22:00-06:00") from error
+    if start == end:
+        raise ValueError("must be two different times such as 22:00-06:00")
+    return start, end
 
 
 def now() -> datetime:

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 import click
@@ -18,13 +19,20 @@ from detent.app import App
 from detent.cli.command import Failed, example, store_options
 from detent.cli.locate import aim, find_app
 from detent.cli.running import run
-from detent.cli.supervise import Supervisor, command_of_child, names_for, take_lifeline
+from detent.cli.supervise import (
+    SENT_AWAY,
+    Supervisor,
+    command_of_child,
+    names_for,
+    take_lifeline,
+)
 from detent.config import NodeConfig
 from detent.errors import ConfigError
 from detent.running import RunningNode
 
 LOG_FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 THREAD_GRACE: Final = 0.5
+TASK_GRACE: Final = 5.0
 LEVELS: Final = ("debug", "info", "warning", "error")
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -106,8 +114,7 @@ def node_command(
         return
     node = app.node(**settings)
     _calm_collector()
-    run(_serve(app, node), app.config, for_long=True)
-    _leave_stuck_threads()
+    sys.exit(run(_serve(app, node), app.config, for_long=True))
 
 
 def _leave(*_: object) -> None:
@@ -131,15 +138,28 @@ def _calm_collector() -> None:
     gc.set_threshold(10_000, 50, 100)
 
 
-async def _serve(app: App, node: RunningNode) -> None:
-    """Run the node from its start to its end, whatever signals come in between."""
+async def _serve(app: App, node: RunningNode) -> int:
+    """Run the node from its start to its end, whatever signals come in between.
+
+    Return how the process ends: its parent, if there is one, is told not to replace it.
+    """
     stopper = Stopper(node)
     stopper.listen()
+    # What jobs do by asyncio.to_thread, which Python would wait for as long as it takes.
+    pool = ThreadPoolExecutor(thread_name_prefix="detent-job-asyncio")
+    asyncio.get_running_loop().set_default_executor(pool)
     try:
         await stopper.start()
         await node.wait_stopped()
     finally:
         await app.close()
+    code = SENT_AWAY if stopper.has_parent and node.was_sent_away else 0
+    pool.shutdown(wait=False, cancel_futures=True)
+    if await _stuck_tasks() or _stuck_threads():
+        # Python would wait for them, and their jobs are already free to run elsewhere.
+        logging.shutdown()
+        os._exit(code)
+    return code
 
 
 class Stopper:
@@ -149,6 +169,8 @@ class Stopper:
         self._node = node
         self._signals = 0
         self._starting: asyncio.Task[None] | None = None
+        self.has_parent = False
+        """Whether `--processes` started this process."""
 
     def listen(self) -> None:
         """Handle the signals that ask a process to end."""
@@ -157,6 +179,7 @@ class Stopper:
             _handle(loop, number, self.stop)
         lifeline = take_lifeline(os.environ)
         if lifeline is not None:
+            self.has_parent = True
             loop.add_reader(lifeline, self._orphaned, loop, lifeline)
 
     def _orphaned(self, loop: asyncio.AbstractEventLoop, lifeline: int) -> None:
@@ -198,15 +221,21 @@ def _call_soon(loop: asyncio.AbstractEventLoop, handler: Callable[[], None]) -> 
     loop.call_soon_threadsafe(handler)
 
 
-def _leave_stuck_threads() -> None:
-    """End the process although threads of given-up jobs go on.
+async def _stuck_tasks() -> bool:
+    """Cancel what is left on the event loop; tell whether something of it goes on all the same."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    if not left:
+        return False
+    _, stuck = await asyncio.wait(left, timeout=TASK_GRACE)
+    return bool(stuck)
 
-    Python would wait for them, and their jobs are already free to run elsewhere.
-    """
+
+def _stuck_threads() -> bool:
+    """Tell whether threads of given-up jobs go on."""
     ends_at = time.monotonic() + THREAD_GRACE
-    for thread in threading.enumerate():
-        if thread.name.startswith("detent-job"):
-            thread.join(max(0.0, ends_at - time.monotonic()))
-            if thread.is_alive():
-                logging.shutdown()
-                os._exit(0)
+    threads = [each for each in threading.enumerate() if each.name.startswith("detent-job")]
+    for thread in threads:
+        thread.join(max(0.0, ends_at - time.monotonic()))
+    return any(thread.is_alive() for thread in threads)

@@ -22,6 +22,7 @@ from detent.cli.output import (
 )
 from detent.cli.running import load_config
 from detent.cli.session import Session, with_session
+from detent.nodes import DEAD
 from detent.spi.nodes import NodeInfo
 
 PARTS: Final = {
@@ -167,7 +168,9 @@ def drain_command(node: str, url: str | None, schema: str | None, as_json: bool)
     it cannot end within its drain timeout is given back, uncharged.
     """
     drained = with_session(load_config(url, schema), lambda session: session.nodes.drain(node))
-    _print_changed(drained, f"{drained.name} is draining", as_json)
+    ended = drained.state == DEAD
+    line = f"{drained.name} is dead already" if ended else f"{drained.name} is draining"
+    _print_changed(drained, line, as_json)
 
 
 @click.command("forget", epilog=example("detent nodes forget web-1"))

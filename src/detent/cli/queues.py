@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import click
 
-from detent.cli.command import Failed, example, json_option, reading, store_options
+from detent.cli.command import Failed, NotUnderstood, example, json_option, reading, store_options
 from detent.cli.completion import complete_queue
 from detent.cli.groups import Part, listing, meant
 from detent.cli.limits import limit_from, limit_options, print_limit
@@ -27,6 +27,7 @@ from detent.cli.session import Session, with_session
 from detent.config import check_name
 from detent.config.readers import MAX_SLOTS
 from detent.model.job import JobFilter
+from detent.model.limits import Limit
 from detent.model.rates import Rate
 from detent.spi.store import QueueInfo
 
@@ -220,23 +221,31 @@ def limit_command(
 ) -> None:
     """Let so many jobs of a queue run at once, or start in a time, in the whole cluster.
 
-    It holds for what is claimed from now on: jobs that run already go on and are not counted.
+    It holds for what is claimed from now on: jobs that run already go on and are not counted. What
+    is not said of a limit that there is stays as it is.
     """
     check_name("queue", name)
-    limit = None if off else limit_from(f"queue:{name}", concurrency, rate, burst)
+    whole = f"queue:{name}"
+    if not off:
+        limit_from(whole, concurrency, rate, burst)
+    elif concurrency is not None or rate is not None or burst is not None:
+        raise NotUnderstood("--off and a limit: say one of them")
 
-    async def change(session: Session) -> None:
+    async def change(session: Session) -> Limit | None:
         await _check(session, name)
-        if limit is None:
-            await session.limits.reset(f"queue:{name}")
-        else:
-            await session.limits.set(limit.name, concurrency=limit.concurrency, rate=limit.rate)
+        if off:
+            return await session.limits.reset(whole)
+        known = await session.limits.get(whole)
+        before = None if known is None else known.limit
+        limit = limit_from(whole, concurrency, rate, burst, before)
+        await session.limits.set(whole, concurrency=limit.concurrency, rate=limit.rate)
+        return limit
 
-    with_session(load_config(url, schema), change)
-    if limit is not None:
+    limit = with_session(load_config(url, schema), change)
+    if limit is not None and not off:
         print_limit(limit, as_json)
     elif as_json:
-        print_json({"queue": name, "limited": False})
+        print_json({"queue": name, "limited": limit is not None})
     else:
         click.echo(f"The queue {name} has no limit of an operator any more.")
         print_next("detent limits")

@@ -21,6 +21,8 @@ from detent.machine import was_process
 
 # The child's end of a pipe that breaks when the parent is gone.
 LIFELINE: Final = "DETENT_LIFELINE"
+# How a child with a parent ends that was drained by name: nobody is to take its place.
+SENT_AWAY: Final = 83
 FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 30.0
 # A child that ran this long is not failing again and again.
@@ -44,6 +46,8 @@ class Supervisor:
         self._command = command
         self._names = names
         self._children: dict[str, asyncio.subprocess.Process] = {}
+        self._away: set[str] = set()
+        """Who was drained by name, and is not to come back."""
         self._stopping = asyncio.Event()
         self._signals = 0
 
@@ -73,25 +77,34 @@ class Supervisor:
         """Start a child, and another one each time it ends."""
         pause = FIRST_PAUSE
         loop = asyncio.get_running_loop()
-        while not self._stopping.is_set():
+        while not (self._stopping.is_set() or name in self._away):
             started = loop.time()
-            child = self._children[name] = await self._start(name, lifeline)
-            if self._stopping.is_set():  # meanwhile, and nobody has told this one
-                _tell(child)
-            code = await self._wait(child)
-            del self._children[name]
-            if code == 0:
-                # It left in peace: told to, or to be replaced by a fresh one.
+            problem = await self._run_one(name, lifeline)
+            if problem is None or loop.time() - started > HEALTHY:
                 pause = FIRST_PAUSE
-                continue
-            await self._bury(child.pid, code)
-            if loop.time() - started > HEALTHY:
-                pause = FIRST_PAUSE
-            if not self._stopping.is_set():
+            if problem is not None and not self._stopping.is_set():
                 wait = pause * random.uniform(0.8, 1.0)
-                log.warning("node %s %s; starting another in %.1f s", name, _how(code), wait)
+                log.warning("node %s %s; starting another in %.1f s", name, problem, wait)
                 await self._rest(wait)
                 pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def _run_one(self, name: str, lifeline: int) -> str | None:
+        """Start a child and wait for its end; return what went wrong with it, if anything did."""
+        try:
+            child = self._children[name] = await self._start(name, lifeline)
+        except OSError as error:  # too many processes, or no memory: that may pass
+            return f"could not be started ({error})"
+        if self._stopping.is_set():  # meanwhile, and nobody has told this one
+            _tell(child)
+        code = await self._wait(child)
+        del self._children[name]
+        if code == SENT_AWAY:
+            self._away.add(name)
+            log.info("node %s was drained by name, and is not replaced", name)
+        if code in (0, SENT_AWAY):
+            return None
+        await self._bury(child.pid, code)
+        return _how(code)
 
     async def _start(self, name: str, lifeline: int) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
@@ -148,9 +161,10 @@ def _tell(child: asyncio.subprocess.Process) -> None:
 
 
 def _how(code: int) -> str:
-    if code < 0:
-        return f"was killed by {signal.Signals(-code).name}"
-    return f"ended with code {code}"
+    if code >= 0:
+        return f"ended with code {code}"
+    known = [each.name for each in signal.Signals if each == -code]
+    return f"was killed by {known[0] if known else f'signal {-code}'}"
 
 
 def names_for(base: str, count: int) -> list[str]:

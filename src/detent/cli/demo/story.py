@@ -66,6 +66,9 @@ async def _run(app: App, cluster: Cluster, audience: Audience, total: int) -> se
             raise Failed(f"{left} jobs had not ended after {PATIENCE:.0f} s")
         await asyncio.sleep(GLANCE)
     audience.advance(total, total)
+    # What was rescued may have ended between two glances.
+    if watch is not None and await watch.is_over():
+        audience.tell(watch.rescue())
     return set() if watch is None else watch.held
 
 

@@ -1,20 +1,20 @@
 """`detent schedules next`: the slots to come, of a schedule or of a trigger not yet stored."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 import click
 
-from detent.cli.command import NotUnderstood, example, json_option, reading, store_options
+from detent.cli.command import NotUnderstood, example, json_option, store_options
 from detent.cli.completion import complete_schedule
 from detent.cli.moments import ago, iso, now
 from detent.cli.output import Column, on_terminal, print_json, print_lines, print_next, print_table
 from detent.cli.running import load_config
 from detent.cli.schedules.record import found, when, zone
+from detent.cli.schedules.triggers import take_trigger, trigger_options
 from detent.cli.session import Session, with_session
-from detent.config import parse_duration
 from detent.model.triggers import Trigger
 from detent.scheduling import read_trigger
 from detent.slots import MOST_SLOTS
@@ -28,6 +28,7 @@ PREVIEW: Final = "preview"
         "detent schedules next nightly --count 10",
         'detent schedules next --cron "0 9 * * MON-FRI" --timezone Europe/Berlin',
         "detent schedules next --every 15m --json",
+        "detent schedules next --every '2 weeks' --at 09:00 --from 2026-01-05",
     ),
 )
 @click.argument("name", required=False, shell_complete=complete_schedule)
@@ -39,37 +40,33 @@ PREVIEW: Final = "preview"
     metavar="N",
     help="How many.",
 )
-@click.option("--cron", metavar="TEXT", help="Of this cron instead; needs no store.")
-@click.option(
-    "--every", metavar="5m", callback=reading(parse_duration), help="Of this interval instead."
-)
-@click.option("--timezone", metavar="ZONE", help="For --cron.  [default: UTC]")
+@trigger_options
 @store_options
 @json_option
 def next_command(
     *,
     name: str | None,
     count: int,
-    cron: str | None,
-    every: timedelta | None,
-    timezone: str | None,
     url: str | None,
     schema: str | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Print the next slots, and say it in words.
 
-    In local time and in UTC. In a pipe each slot is a line with both, and a tab in between.
+    Of a schedule, or of what --cron, --every or --at describe, which needs no store. In local time
+    and in UTC. In a pipe each slot is a line with both, and a tab in between.
     """
-    given = [value for value in (name, cron, every) if value is not None]
-    if len(given) != 1:
-        raise NotUnderstood("give one of NAME, --cron and --every")
+    described = take_trigger(options)
+    timezone = options["timezone"]
+    if (name is None) == (described is None):
+        raise NotUnderstood("give one of NAME, --cron, --every and --at")
     if name is None:
-        trigger = read_trigger(PREVIEW, cron if cron is not None else every, timezone)
+        trigger = read_trigger(PREVIEW, described, timezone)
         _print(None, trigger.describe(), trigger.timezone, _preview(trigger, count), as_json)
         return
     if timezone is not None:
-        raise NotUnderstood("--timezone goes with --cron; a schedule has its own")
+        raise NotUnderstood("--timezone: a schedule has its own")
 
     async def look(session: Session) -> tuple[str, str, Sequence[datetime]]:
         schedule = (await found(session, name)).schedule

@@ -1,7 +1,7 @@
 """`detent schedules create` and `update`: schedules by hand, with the same words as in code."""
 
+import re
 from collections.abc import Callable
-from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
 import click
@@ -16,40 +16,47 @@ from detent.cli.moments import ago, now, read_time
 from detent.cli.output import on_terminal, print_json, print_lines, print_next
 from detent.cli.running import load_config, run
 from detent.cli.schedules.record import found, full, when
+from detent.cli.schedules.triggers import take_trigger, trigger_options
 from detent.cli.session import Session, refuse_memory, with_session
 from detent.config import parse_duration
 from detent.model.job import Priority
+from detent.model.retry import Retry
 from detent.model.schedule import Overlap, ScheduleInfo
-from detent.model.triggers import Dates, Once, Trigger
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+_NUMBER: Final = re.compile(r"[1-9][0-9]{0,11}")
 NOTHING: Final = "none"
+"""What takes away what was said before."""
 
 
-def _read_end(value: str) -> datetime | str:
-    return NOTHING if value == NOTHING else read_time(value)
+def _or_nothing(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    return lambda value: NOTHING if value == NOTHING else read(value)
+
+
+def _read_count(value: str) -> int:
+    if not _NUMBER.fullmatch(value):
+        raise ValueError(f'must be a whole number above 0, or "{NOTHING}"')
+    return int(value)
+
+
+def _read_params(value: str) -> dict[str, Any]:
+    try:
+        in_order, by_name = read_arguments(value)
+    except NotUnderstood as error:
+        raise NotUnderstood(f"--params: {error.message}", error.details) from error
+    if in_order:
+        raise ValueError("must be a JSON object")
+    return by_name
 
 
 def settings(command: Command) -> Command:
     """Give a command an option for each thing that can be said about a schedule."""
     for option in reversed(_OPTIONS):
         command = option(command)
-    return command
+    return trigger_options(command)
 
 
 _OPTIONS: Final = (
-    click.option("--cron", metavar="TEXT", help="When: five or six fields, or @daily."),
-    click.option("--timezone", metavar="ZONE", help="Of the cron.  [default: UTC]"),
-    click.option(
-        "--every", metavar="5m", callback=reading(parse_duration), help="When: every so long."
-    ),
-    click.option(
-        "--at",
-        metavar="TIME",
-        multiple=True,
-        callback=reading(read_time),
-        help="When: at this time; may be repeated.",
-    ),
     click.option("--group", metavar="NAME", help="What it is paused with."),
     click.option(
         "--calendar",
@@ -67,18 +74,17 @@ _OPTIONS: Final = (
     ),
     click.option("--jitter", metavar="30s", help="Spread its jobs over this long."),
     click.option(
-        "--start",
-        metavar="TIME",
-        callback=reading(_read_end),
-        help='Not before this; "none" for no start.',
+        "--start", metavar="TIME", callback=reading(_or_nothing(read_time)), help="Not before this."
     ),
     click.option(
-        "--end",
-        metavar="TIME",
-        callback=reading(_read_end),
-        help='Not after this; "none" for no end.',
+        "--end", metavar="TIME", callback=reading(_or_nothing(read_time)), help="Not after this."
     ),
-    click.option("--max-runs", type=click.IntRange(1), metavar="N", help="Only so often."),
+    click.option(
+        "--max-runs",
+        metavar="N",
+        callback=reading(_or_nothing(_read_count)),
+        help="Only so often.",
+    ),
     click.option("--description", metavar="TEXT", help="For people."),
     click.option("--queue", metavar="NAME", help="Of its jobs, instead of the task's."),
     click.option(
@@ -89,36 +95,90 @@ _OPTIONS: Final = (
     click.option(
         "--timeout",
         metavar="30s",
+        callback=reading(_or_nothing(parse_duration)),
+        help="How long an attempt may take, instead of the task's.",
+    ),
+    click.option(
+        "--max-attempts",
+        metavar="N",
+        callback=reading(_or_nothing(_read_count)),
+        help="How often a job is tried, instead of the task's.",
+    ),
+    click.option(
+        "--retry-delay",
+        metavar="2s",
         callback=reading(parse_duration),
-        help="How long an attempt may take.",
+        help="With --max-attempts: the first wait.  [default: 2s]",
+    ),
+    click.option(
+        "--retry-backoff",
+        type=click.Choice(["exponential", "fixed"]),
+        help="With --max-attempts: how waits grow.  [default: exponential]",
+    ),
+    click.option(
+        "--retry-max-delay",
+        metavar="24h",
+        callback=reading(parse_duration),
+        help="With --max-attempts: the longest wait.  [default: 24h]",
+    ),
+    click.option(
+        "--retry-jitter/--no-retry-jitter",
+        default=None,
+        help="With --max-attempts: vary the waits, so that not all come back together.",
+    ),
+    click.option(
+        "--params",
+        metavar="JSON",
+        callback=reading(_or_nothing(_read_params)),
+        help="What its jobs bring along, as an object.",
     ),
     click.option("--needs", metavar="NAME", multiple=True, help="A capability; may be repeated."),
     click.option("--tag", "tags", metavar="TAG", multiple=True, help="May be repeated."),
 )
-
-
-def _trigger(options: dict[str, Any]) -> str | timedelta | Trigger | None:
-    """Take the trigger out of the options, if they describe one."""
-    cron, every, at = (options.pop(name) for name in ("cron", "every", "at"))
-    given = [
-        name
-        for name, value in (("--cron", cron), ("--every", every), ("--at", at or None))
-        if value is not None
-    ]
-    if len(given) > 1:
-        raise NotUnderstood(f"{' and '.join(given)}: give one of them")
-    if at:
-        return Once(at[0]) if len(at) == 1 else Dates(at)
-    found: str | timedelta | None = every if cron is None else cron
-    return found
+_MANY: Final = {"calendars": "--calendar", "needs": "--needs", "tags": "--tag"}
+_RETRY: Final = {
+    "retry_delay": "delay",
+    "retry_backoff": "backoff",
+    "retry_max_delay": "max_delay",
+    "retry_jitter": "jitter",
+}
 
 
 def _changes(options: dict[str, Any]) -> dict[str, Any]:
     """Return what was said, as `app.schedules` takes it."""
+    retry = _retry(options)
     said = {name: value for name, value in options.items() if value not in (None, ())}
     if "priority" in said:
         said["priority"] = Priority[said["priority"].upper()]
-    return said | {name: None for name in ("start", "end") if said.get(name) == NOTHING}
+    for name, option in _MANY.items():
+        if NOTHING in said.get(name, ()):
+            if len(said[name]) > 1:
+                raise NotUnderstood(f"{option} {NOTHING}: takes all of them away; give it alone")
+            said[name] = ()
+    single = {name: None for name, value in said.items() if value == NOTHING and name in _SINGLE}
+    return said | single | retry
+
+
+_SINGLE: Final = ("start", "end", "max_runs", "timeout", "params")
+
+
+def _retry(options: dict[str, Any]) -> dict[str, Any]:
+    """Take the retry policy out of the options; it is said as a whole."""
+    attempts = options.pop("max_attempts")
+    said = {option: options.pop(option) for option in _RETRY}
+    given = {option: value for option, value in said.items() if value is not None}
+    if given and attempts in (None, NOTHING):
+        words = " and ".join(f"--{option.replace('_', '-')}" for option in given)
+        raise NotUnderstood(f"{words}: say --max-attempts N too; a policy is given as a whole")
+    if attempts is None:
+        return {}
+    if attempts == NOTHING:
+        return {"retry": None}
+    try:
+        fields: dict[str, Any] = {_RETRY[option]: value for option, value in given.items()}
+        return {"retry": Retry(attempts, **fields)}
+    except ValueError as error:
+        raise NotUnderstood(str(error)) from error
 
 
 @click.command(
@@ -127,6 +187,9 @@ def _changes(options: dict[str, Any]) -> dict[str, Any]:
         "detent schedules create shop.jobs:app nightly shop.jobs.clean --cron '0 3 * * *'",
         """detent schedules create shop.jobs:app ping shop.jobs.ping '{"host": "a"}' --every 5m""",
         "detent schedules create shop.jobs:app gift shop.jobs.send --at '2026-12-24 18:00'",
+        "detent schedules create shop.jobs:app bills shop.jobs.bill --every '1 month' --at 09:00",
+        "detent schedules create shop.jobs:app poll shop.jobs.poll --every 15m"
+        " --between 09:00-17:00",
     ),
 )
 @click.argument("place", metavar="APP")
@@ -152,7 +215,7 @@ def create_command(
     APP is module:attribute. JSON holds the arguments of the task: an object by name, an array in
     order; "-" reads them from standard input, "@FILE" from a file. Nodes of APP need not be told.
     """
-    trigger = _trigger(options)
+    trigger = take_trigger(options)
     if trigger is None:
         raise NotUnderstood("say when: --cron, --every or --at")
     args, kwargs = read_arguments(arguments)
@@ -184,7 +247,12 @@ def create_command(
 @click.argument("name", shell_complete=complete_schedule)
 @settings
 @click.option("--args", "arguments", metavar="JSON", help="Of the task; needs --app.")
-@click.option("--app", "place", metavar="APP", help="module:attribute, to check --args.")
+@click.option(
+    "--app",
+    "place",
+    metavar="APP",
+    help="module:attribute, which checks --args and has the limits of the task.",
+)
 @click.option(
     "--revision", type=int, metavar="N", help="Only if it is still as `show` has shown it."
 )
@@ -204,9 +272,10 @@ def update_command(
     """Change some fields of a schedule.
 
     What is not named stays. In a schedule that code declares, what was changed stays so, whatever
-    code says, until `detent schedules reset`.
+    code says, until `detent schedules reset`. The word none takes away what was said: --end none,
+    --calendar none, --timeout none, --max-attempts none.
     """
-    trigger = _trigger(options)
+    trigger = take_trigger(options)
     changes = _changes(options)
     if arguments is not None:
         if place is None:

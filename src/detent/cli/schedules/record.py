@@ -4,6 +4,8 @@ import json
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from detent.cli.command import Failed
 from detent.cli.groups import meant
 from detent.cli.moments import iso
@@ -69,10 +71,20 @@ def misfire(schedule: Schedule) -> str:
 
 def arguments(schedule: Schedule) -> Any:
     """Return the arguments of its jobs, if they can be read without their app."""
+    return _readable(schedule.firing.args, schedule.firing.codec)
+
+
+def params(schedule: Schedule) -> Any:
+    """Return what its jobs bring along besides, the same way; None for nothing."""
+    found = schedule.firing.params
+    return None if found is None else _readable(found, schedule.firing.codec)
+
+
+def _readable(data: bytes, codec: str) -> Any:
     try:
-        return json.loads(schedule.firing.args)
+        return json.loads(data)
     except ValueError:
-        return f"{len(schedule.firing.args):,} bytes of {schedule.firing.codec}"
+        return f"{len(data):,} bytes of {codec}"
 
 
 def brief(info: ScheduleInfo) -> dict[str, Any]:
@@ -114,9 +126,9 @@ def full(info: ScheduleInfo) -> dict[str, Any]:
         "needs": list(needs_of(firing.lane)),
         "priority": Priority(firing.priority).name.lower(),
         "timeout": None if options is None else options.timeout,
-        "max_attempts": None if retry is None else retry.max_attempts,
+        "retry": None if retry is None else msgspec.to_builtins(retry),
         "tags": list(firing.tags),
-        "params": None if firing.params is None else json.loads(firing.params),
+        "params": params(schedule),
         "paused_at": iso(info.paused_at),
         "declared_at": iso(info.declared_at),
         "created_at": iso(info.created_at),

@@ -27,13 +27,16 @@ from detent.cli.schedules.record import (
     full,
     length,
     misfire,
+    params,
     slot_record,
     state_of,
     when,
 )
 from detent.cli.session import Session, with_session
+from detent.config import format_duration
 from detent.errors import ConfigError
 from detent.model.job import Priority, needs_of
+from detent.model.retry import Retry
 from detent.model.schedule import Owner, ScheduleInfo, SlotInfo
 from detent.options import read_options
 
@@ -138,8 +141,15 @@ def _jobs(info: ScheduleInfo) -> Iterator[tuple[str, str]]:
     if options is not None and options.timeout is not None:
         yield "timeout", f"{options.timeout:g}s"
     if options is not None and options.retry is not None:
-        yield "retry", f"up to {options.retry.max_attempts} attempts"
+        yield "retry", _retry(options.retry.policy())
+    if firing.params is not None:
+        yield "params", one_line(json.dumps(params(info.schedule), ensure_ascii=False), 300)
     yield "tags", one_line(", ".join(firing.tags))
+
+
+def _retry(policy: Retry) -> str:
+    waits = f"{policy.backoff} from {format_duration(policy.delay)}"
+    return f"up to {policy.max_attempts} attempts, {waits} to {format_duration(policy.max_delay)}"
 
 
 def _commands(info: ScheduleInfo) -> Sequence[str]:

@@ -7,15 +7,16 @@ from detent import App, JobContext
 app = App()
 
 
-# The name is what is stored with each job: it stays the same wherever this function moves.
-@app.task(name="hello")
-async def hello(ctx: JobContext, name: str) -> str:
+# Its name is stored with each job: `tasks.greet`, or what you write as name="...", which then
+# stays the same wherever this function moves.
+@app.task
+async def greet(ctx: JobContext, name: str) -> str:
     """Greet somebody; the line of the log is kept with the job."""
-    greeting = f"Hello, {name}!"
+    greeting = f"hello {name}"
     ctx.log.info(greeting)
     return greeting
 
 
 if __name__ == "__main__":
-    job = hello.enqueue_sync("Ada")
+    job = greet.enqueue_sync("Ada")
     print(f"enqueued job {job.id}")
