@@ -9,11 +9,22 @@ from collections.abc import Iterator
 from itertools import count
 
 import asyncpg
+import hypothesis
 import pytest
 
 from detent.testing.postgres import TemporaryPostgres
 
 TEMPLATE = "detent_template"
+
+# A machine that others use may hold up any example, and what is tried must not depend on the day;
+# `--hypothesis-profile=default` tries something else each time.
+hypothesis.settings.register_profile(
+    "detent",
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("detent")
 
 _numbers = count(1)
 

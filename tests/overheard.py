@@ -46,6 +46,6 @@ class Overheard:
         """Wait until something is said."""
         self.wait(lambda: text in self.said(), repr(text), patience)
 
-    def join(self, patience: float = 1.0) -> None:
+    def join(self, patience: float = 5.0) -> None:
         """Read the last lines; a child that lives on may keep the pipe open."""
         self._reader.join(patience)

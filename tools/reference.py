@@ -32,6 +32,7 @@ sys.path.insert(0, str(ROOT))  # a program that is started as a file sees only i
 
 from tools.commands import commands_page  # noqa: E402  found by the line above
 from tools.first_files import first_settings  # noqa: E402
+from tools.names import names_page  # noqa: E402
 
 DOCS = ROOT / "docs"
 FIRST = ROOT / "src" / "detent" / "cli" / "templates"
@@ -48,6 +49,7 @@ def pages() -> dict[Path, str]:
         DOCS / "reference" / "events.md": events_page(),
         DOCS / "reference" / "configuration.md": configuration_page(),
         DOCS / "reference" / "cli.md": commands_page(NOTE),
+        DOCS / "reference" / "python.md": names_page(NOTE, table),
         FIRST / "detent.toml": first_settings(attribute_docs),
         life: drawn,
     }
@@ -225,8 +227,12 @@ def one_line(text: str | None) -> str:
     return " ".join(text.split())
 
 
+def written(page: Path) -> str | None:
+    return page.read_text("utf-8") if page.is_file() else None
+
+
 def main() -> int:
-    outdated = [page for page, text in pages().items() if page.read_text("utf-8") != text]
+    outdated = [page for page, text in pages().items() if text != written(page)]
     if "--check" in sys.argv:
         print("\n".join(f"out of date: {page.relative_to(ROOT)}" for page in outdated))
         return int(bool(outdated))

@@ -17,6 +17,7 @@ from tests.chaos.tasks import FOLDER, HOST
 
 ROOT: Final = Path(__file__).parents[2]
 _REFUSED: Final = re.compile(r"the claim on job \S+ \(\S+\) was lost")
+_NOT_THERE: Final = b"detent: error: the database cannot be reached"
 _FENCED: Final = re.compile(r"could not prove that it is alive")
 # After a fault a node is left in peace until it has worked for a while, but no longer than this.
 LONGEST_PEACE: Final = 15.0
@@ -139,9 +140,15 @@ class ChaosNode:
         except subprocess.TimeoutExpired:
             self.kill()
             return -signal.SIGKILL
+        return 0 if self._never_worked(code) else code
+
+    def _never_worked(self, code: int) -> bool:
+        """Tell whether its last process ended before it was a node at all, for a good reason."""
+        said = self.log.read_bytes()[self._said_before :]
         # Started a moment ago, Python itself may not have been ready to handle a signal.
-        silent = self.log.stat().st_size == self._said_before
-        return 0 if silent and code == -signal.SIGTERM else code
+        killed = code == -signal.SIGTERM and not said
+        # Started while the database was restarted, it gave up after we last looked.
+        return killed or (code == 1 and said.startswith(_NOT_THERE))
 
     def refused(self) -> int:
         """Return how many of its late writes were refused, as far as it could say."""

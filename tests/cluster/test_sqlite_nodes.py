@@ -75,6 +75,7 @@ async def test_three_processes_do_everything_once(
     workload: Workload, start: Start, path: Path, executions: Path
 ) -> None:
     nodes = [start(f"sqlite:///{path}", "--concurrency", "200") for _ in range(3)]
+    ids = {node.id for node in nodes}  # all are there before the first could do everything
     await enqueue_quick(workload, executions)
     await until_ended(path)
     runs = Execution.read_all(executions)
@@ -82,7 +83,7 @@ async def test_three_processes_do_everything_once(
     assert len({run.job for run in runs}) == JOBS, "none twice"
     assert ask(path, "SELECT state, count(*) FROM detent_jobs GROUP BY 1") == [("succeeded", JOBS)]
     shares = Counter(run.node for run in runs)
-    assert set(shares) == {node.id for node in nodes}, "each had its share"
+    assert set(shares) == ids, "each had its share"
     for node in nodes:
         node.signal()
     assert [await asyncio.to_thread(node.ended) for node in nodes] == [0, 0, 0]

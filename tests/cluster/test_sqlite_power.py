@@ -78,7 +78,9 @@ class Producer:
         """What was answered until now, each with the length of the log at that time."""
         if not self._answers.exists():
             return []
-        lines = [line.split() for line in self._answers.read_text().splitlines()]
+        # The last line may be on its way: a write is not seen all at once.
+        whole = self._answers.read_text().rpartition("\n")[0]
+        lines = [line.split() for line in whole.splitlines()]
         return [(int(size), [UUID(text) for text in ids]) for size, *ids in lines]
 
     def run_until(self, count: int) -> None:

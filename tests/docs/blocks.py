@@ -23,10 +23,15 @@ PAGES: Final = [
     ROOT / "CONTRIBUTING.md",
     ROOT / "bench" / "README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "examples").rglob("*.md")),
 ]
+#: Examples are run by tests of their own; what their pages say is looked at.
+EXAMPLES: Final = [page for page in PAGES if ROOT / "examples" in page.parents]
 #: Pages whose blocks run; the others are only looked at.
 LIVING: Final = [
-    page for page in PAGES if page.name != "CONTRIBUTING.md" and page.parent.name != "bench"
+    page
+    for page in PAGES
+    if page.name != "CONTRIBUTING.md" and page.parent.name != "bench" and page not in EXAMPLES
 ]
 
 _FENCE: Final = re.compile(r"^```(\w*)\s*$")

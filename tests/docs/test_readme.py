@@ -17,7 +17,7 @@ import pytest
 from detent.config import Config
 from detent.testing.postgres import TemporaryPostgres
 from tests.cli.parsing import understand
-from tests.docs.blocks import LIVING, PAGES, ROOT, Block, all_blocks, blocks_of
+from tests.docs.blocks import EXAMPLES, LIVING, PAGES, ROOT, Block, all_blocks, blocks_of
 from tests.docs.story import MODULE, Story
 
 README = ROOT / "README.md"
@@ -140,6 +140,28 @@ def test_the_first_task_runs_in_a_node_of_its_own(empty_postgres_url: str, tmp_p
     assert promised(files["hello.py"]), "the example should print something"
 
 
+def test_what_init_writes_serves_as_well(tmp_path: Path) -> None:
+    """The same way, with nothing but a file: `detent init` instead of the first block."""
+    detent = [sys.executable, "-m", "detent"]
+    subprocess.run([*detent, "init"], check=True, timeout=PATIENCE, stdout=subprocess.DEVNULL)
+    program = files_of("first")["hello.py"]
+    write({"hello.py": program}, tmp_path)
+    with subprocess.Popen([*detent, "node", "tasks:app"]) as node:
+        try:
+            said = subprocess.run(
+                [sys.executable, "hello.py"],
+                check=True,
+                timeout=PATIENCE,
+                capture_output=True,
+                text=True,
+            )
+            node.send_signal(signal.SIGTERM)
+            assert node.wait(PATIENCE) == 0
+        finally:
+            node.kill()
+    assert said.stdout.splitlines() == promised(program)
+
+
 def test_the_first_task_runs_without_a_database(tmp_path: Path) -> None:
     files = files_of("memory")
     write(files, tmp_path)
@@ -160,6 +182,15 @@ def test_commands_exist(block: Block) -> None:
         words = shlex.split(line, comments=True)
         if words:
             check_command(words, line)
+
+
+@pytest.mark.parametrize("page", EXAMPLES, ids=lambda page: page.parent.name)
+def test_commands_of_examples_exist(page: Path) -> None:
+    text = "".join(block.shown.text for block in blocks_of(page) if block.language == "sh")
+    for line in text.splitlines():
+        program, *arguments = shlex.split(line.removesuffix("&"), comments=True) or [""]
+        if program == "detent":
+            understand(redirected(arguments))
 
 
 def check_command(words: list[str], line: str) -> None:

@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -106,10 +105,3 @@ def wait_until(look: Callable[[], T | None], what: str) -> T:
             return found
         time.sleep(0.02)
     pytest.fail(f"waited {PATIENCE} s for {what}")
-
-
-def free_port() -> int:
-    """Return a port of this machine that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port

@@ -10,7 +10,8 @@ import httpx
 import pytest
 
 from detent import App, JobInfo
-from tests.examples.programs import EXAMPLES, PATIENCE, free_port, running, wait_until
+from detent.testing.postgres import _free_port
+from tests.examples.programs import EXAMPLES, PATIENCE, running, wait_until
 
 FOLDER = EXAMPLES / "django_project"
 
@@ -41,7 +42,7 @@ def run(database: Path, *command: str) -> str:
 @contextmanager
 def shop(tmp_path: Path, database: Path) -> Iterator[httpx.Client]:
     """Run Django's server and give a client that speaks to it."""
-    address = f"127.0.0.1:{free_port()}"
+    address = f"127.0.0.1:{_free_port()}"
     command = ("manage.py", "runserver", "--noreload", address)
     with running(tmp_path / "web.log", FOLDER, *command, SHOP_DATABASE=str(database)) as web:
         web.wait_for("Starting .*server at")

@@ -47,13 +47,13 @@ async def jobs_in(url: str) -> list[JobInfo]:
 async def test_web_and_node_in_one_process(tmp_path: Path, url: str) -> None:
     with shop(tmp_path, url) as client:
         # A report: accepted at once, watched, done.
-        answer = client.post("/reports", params={"days": 40})
+        answer = client.post("/reports", params={"days": 100})
         assert answer.status_code == 202
         report = answer.json()["job"]
         running = wait_until(lambda: _under_way(client, report), "progress")
         assert running["message"].startswith("day ")
         ended = job_with(client, report, state="succeeded")
-        assert ended["result"] == {"days": 40, "orders": 820}
+        assert ended["result"] == {"days": 100, "orders": 5_050}
 
         # An order: confirmed by a job that came with the same commit.
         answer = client.post("/orders", json={"item": "tea", "quantity": 2})
