@@ -71,7 +71,7 @@ def _setting_option(flag: str, metavar: str, text: str) -> Callable[[Command], C
     "--processes",
     metavar="N",
     type=click.IntRange(1, 1000),
-    help="Run N nodes under a parent that replaces those that end.",
+    help="Run N nodes under a parent that replaces those that die.",
 )
 @store_options
 @click.option(

@@ -1,4 +1,4 @@
-"""`detent node --processes N`: several nodes under one parent, which replaces those that end.
+"""`detent node --processes N`: several nodes under one parent, which replaces those that die.
 
 The parent runs no jobs. It sees a child die at once, and tells the cluster, so that the child's
 jobs need not wait for its lease.
