@@ -5,6 +5,7 @@ from collections import Counter
 from contextlib import AsyncExitStack
 from typing import Final
 
+from detent._engine.look import LONGEST_REST
 from detent.testing.simulation.stage import Stage
 from detent.testing.virtual import in_virtual_time
 
@@ -32,3 +33,27 @@ async def test_ten_idle_nodes_send_fewer_than_ten_statements_a_second() -> None:
     assert sum(rates.values()) <= AT_MOST, rates
     # No single chore is on its way to become the next heartbeat.
     assert max(rates.values()) <= NODES / 4
+
+
+@in_virtual_time
+async def test_a_look_that_was_held_up_does_not_make_the_node_blind_for_long() -> None:
+    stage = Stage()
+
+    @stage.app.task
+    async def work() -> None: ...
+
+    async def keep_busy() -> None:
+        while True:
+            await (await work.enqueue()).result(timeout=5)
+            await asyncio.sleep(0.5)
+
+    held = stage.line.hold("look")
+    async with stage.node():
+        busy = asyncio.create_task(keep_busy())
+        await asyncio.sleep(20)
+        held.set()
+        await asyncio.sleep(1)
+        before = stage.line.count("look")
+        await asyncio.sleep(LONGEST_REST)
+        assert stage.line.count("look") > before == 1
+        busy.cancel()

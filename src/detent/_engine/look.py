@@ -11,6 +11,8 @@ from detent.spi.store import ClaimStore
 INTERVAL: Final = 1.0
 # A look may walk over many dead rows; it may cost 2 % of the time at most.
 REST: Final = 50
+# What was slow may have been our own event loop, and not the look.
+LONGEST_REST: Final = 60.0
 
 
 class Looker(Service):
@@ -33,4 +35,5 @@ class Looker(Service):
         positions = await self._store.look(claimer.lanes)
         if claimer.floors.learn(claimer.lanes, positions, moment):
             claimer.wake()
-        return max(INTERVAL, REST * (self.runtime.monotonic() - before))
+        took = self.runtime.monotonic() - before
+        return min(max(INTERVAL, REST * took), LONGEST_REST)
