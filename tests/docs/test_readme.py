@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -115,14 +115,10 @@ def promised(block: Block) -> list[str]:
     return re.findall(r"print\(.*#\s*(.+)$", block.shown.text, re.MULTILINE)
 
 
-def test_the_first_task_runs_in_a_node_of_its_own(empty_postgres_url: str, tmp_path: Path) -> None:
-    """The way of a newcomer: migrate, a file with a task, a node, and another program."""
-    files = files_of("first")
-    write(files, tmp_path)
-    environ = os.environ | {"DETENT_URL": empty_postgres_url}
-    detent = [sys.executable, "-m", "detent"]
-    subprocess.run([*detent, "migrate"], env=environ, check=True, timeout=PATIENCE)
-    with subprocess.Popen([*detent, "node", "tasks:app"], env=environ) as node:
+def said_beside_a_node(environ: Mapping[str, str]) -> list[str]:
+    """Run hello.py while a node runs, and return its lines; the node leaves in peace."""
+    command = [sys.executable, "-m", "detent", "node", "tasks:app"]
+    with subprocess.Popen(command, env=environ) as node:
         try:
             said = subprocess.run(
                 [sys.executable, "hello.py"],
@@ -136,7 +132,17 @@ def test_the_first_task_runs_in_a_node_of_its_own(empty_postgres_url: str, tmp_p
             assert node.wait(PATIENCE) == 0
         finally:
             node.kill()
-    assert said.stdout.splitlines() == promised(files["hello.py"])
+    return said.stdout.splitlines()
+
+
+def test_the_first_task_runs_in_a_node_of_its_own(empty_postgres_url: str, tmp_path: Path) -> None:
+    """The way of a newcomer: migrate, a file with a task, a node, and another program."""
+    files = files_of("first")
+    write(files, tmp_path)
+    environ = os.environ | {"DETENT_URL": empty_postgres_url}
+    detent = [sys.executable, "-m", "detent"]
+    subprocess.run([*detent, "migrate"], env=environ, check=True, timeout=PATIENCE)
+    assert said_beside_a_node(environ) == promised(files["hello.py"])
     assert promised(files["hello.py"]), "the example should print something"
 
 
@@ -146,20 +152,7 @@ def test_what_init_writes_serves_as_well(tmp_path: Path) -> None:
     subprocess.run([*detent, "init"], check=True, timeout=PATIENCE, stdout=subprocess.DEVNULL)
     program = files_of("first")["hello.py"]
     write({"hello.py": program}, tmp_path)
-    with subprocess.Popen([*detent, "node", "tasks:app"]) as node:
-        try:
-            said = subprocess.run(
-                [sys.executable, "hello.py"],
-                check=True,
-                timeout=PATIENCE,
-                capture_output=True,
-                text=True,
-            )
-            node.send_signal(signal.SIGTERM)
-            assert node.wait(PATIENCE) == 0
-        finally:
-            node.kill()
-    assert said.stdout.splitlines() == promised(program)
+    assert said_beside_a_node(os.environ) == promised(program)
 
 
 def test_the_first_task_runs_without_a_database(tmp_path: Path) -> None:

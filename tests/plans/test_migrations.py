@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
-import asyncpg
 import pytest
 
 from detent.errors import SchemaMismatch
@@ -18,23 +17,11 @@ from detent.stores.postgres import PostgresStore
 from detent.stores.postgres.migrations import known_migrations, migrate, pending
 from detent.stores.postgres.notifier import channel_of
 from detent.testing.conformance.builders import claim_request, new_job, node_identity
+from tests.cluster.database import connected
 from tests.plans.catalogue import catalogue
+from tests.plans.script import execute
 
 PATIENCE = 30.0
-
-
-@asynccontextmanager
-async def connected(url: str) -> AsyncIterator[Any]:
-    connection = await asyncpg.connect(url)
-    try:
-        yield connection
-    finally:
-        await connection.close()
-
-
-async def execute(url: str, statement: str, *args: object) -> None:
-    async with connected(url) as connection:
-        await connection.execute(statement, *args)
 
 
 async def opened(url: str) -> None:

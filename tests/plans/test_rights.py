@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import asyncpg
 import psycopg
 import pytest
 
@@ -19,6 +18,7 @@ from detent.testing.conformance.builders import (
     new_job,
     node_identity,
 )
+from tests.plans.script import execute
 
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "security.md"
 
@@ -33,14 +33,6 @@ def role(empty_postgres_url: str) -> Iterator[str]:
         yield name
         connection.execute(f"DROP OWNED BY {name} CASCADE")
         connection.execute(f"DROP ROLE {name}")
-
-
-async def execute(url: str, script: str) -> None:
-    connection = await asyncpg.connect(url)
-    try:
-        await connection.execute(script)
-    finally:
-        await connection.close()
 
 
 def as_role(url: str, role: str) -> str:

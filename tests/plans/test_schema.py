@@ -2,23 +2,15 @@
 
 from importlib.resources import files
 
-import asyncpg
 import pytest
 
 import detent.stores.postgres
 from detent.stores.postgres.migrations import migrate, migration_sql
 from detent.stores.postgres.statements import qualify
 from tests.plans.catalogue import catalogue, without
+from tests.plans.script import execute
 
 RECORD = "detent_schema_version"
-
-
-async def execute(url: str, script: str) -> None:
-    connection = await asyncpg.connect(url)
-    try:
-        await connection.execute(script)
-    finally:
-        await connection.close()
 
 
 async def test_the_catalogue_sees_what_matters(postgres_url: str) -> None:

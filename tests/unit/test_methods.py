@@ -2,7 +2,7 @@
 
 import abc
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Self
 
 import pytest
@@ -232,42 +232,33 @@ async def test_a_container_that_fails_fails_the_job() -> None:
             await (await Mailer.send.enqueue()).result(timeout=60)
 
 
-@in_virtual_time
-async def test_a_container_that_makes_nothing_fails_the_job() -> None:
-    stage = Stage()
+@pytest.mark.parametrize(
+    "make, shown",
+    [(lambda cls: None, "nothing"), (lambda cls: cls, r"<class '.*Reports'>")],
+    ids=["nothing", "something else"],
+)
+def test_a_container_that_makes_something_else_fails_the_job(
+    make: Callable[[type], Any], shown: str
+) -> None:
+    @in_virtual_time
+    async def test() -> None:
+        stage = Stage()
 
-    class Container:
-        def resolve(self, cls: type) -> Any:
-            return None
+        class Container:
+            def resolve(self, cls: type) -> Any:
+                return make(cls)
 
-    class Reports:
-        @stage.app.task(retry=Retry(max_attempts=1))
-        async def write(self) -> str:
-            raise AssertionError("on what?")
+        class Reports:
+            @stage.app.task(retry=ONCE)
+            async def write(self) -> str:
+                raise AssertionError("on what?")
 
-    stage.app.resolver(Container())
-    async with stage.node():
-        with pytest.raises(JobFailed, match=r"the resolver made nothing of .*Reports"):
-            await (await Reports.write.enqueue()).result(timeout=60)
+        stage.app.resolver(Container())
+        async with stage.node():
+            with pytest.raises(JobFailed, match=rf"the resolver made {shown} of .*Reports"):
+                await (await Reports.write.enqueue()).result(timeout=60)
 
-
-@in_virtual_time
-async def test_a_container_that_makes_something_else_fails_the_job() -> None:
-    stage = Stage()
-
-    class Container:
-        def resolve(self, cls: type) -> Any:
-            return cls
-
-    class Reports:
-        @stage.app.task(retry=Retry(max_attempts=1))
-        async def write(self) -> str:
-            raise AssertionError("on what?")
-
-    stage.app.resolver(Container())
-    async with stage.node():
-        with pytest.raises(JobFailed, match=r"the resolver made <class '.*Reports'> of .*Reports"):
-            await (await Reports.write.enqueue()).result(timeout=60)
+    test()
 
 
 def test_a_class_method_is_no_task() -> None:
