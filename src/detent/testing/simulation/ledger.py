@@ -48,8 +48,9 @@ class Ledger:
         """(job, generation) to how often its effect was committed."""
         self.begun: dict[tuple[UUID, int], int] = {}
         """(job, generation) to how often it was begun."""
-        self.culprits: dict[UUID, UUID] = {}
-        """Incarnation to the job that killed it."""
+        self.culprits: dict[UUID, tuple[UUID, int]] = {}
+        """Incarnation to the job that killed it, and its generation: an operator who lets it run
+        again after all gives it another three lives, at the cost of its neighbours."""
         self.reigns: list[Reign] = []
         """The runs of the daemon that go on."""
         self.holders: dict[str, list[tuple[Reign, HeldLock]]] = {}

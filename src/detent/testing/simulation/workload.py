@@ -209,7 +209,7 @@ def _declare_harmful(app: App) -> None:
     @app.task(name="poison")
     async def poison(ctx: JobContext, seconds: float) -> None:
         await asyncio.sleep(seconds)
-        ledger_here().culprits[ctx.node_id] = ctx.job_id
+        ledger_here().culprits[ctx.node_id] = (ctx.job_id, ctx.generation)
         who().kill()
         await asyncio.get_running_loop().create_future()
 
