@@ -17,7 +17,7 @@ from tests.chaos.tasks import FOLDER, HOST
 
 ROOT: Final = Path(__file__).parents[2]
 _REFUSED: Final = re.compile(r"the claim on job \S+ \(\S+\) was lost")
-_NOT_THERE: Final = b"detent: error: the database cannot be reached"
+_STARTED: Final = b"started; taking jobs"
 _FENCED: Final = re.compile(r"could not prove that it is alive")
 # After a fault a node is left in peace until it has worked for a while, but no longer than this.
 LONGEST_PEACE: Final = 15.0
@@ -91,6 +91,11 @@ class ChaosNode:
     def alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def is_up(self) -> bool:
+        """Whether its present process has come so far as to take jobs."""
+        return self.alive and _STARTED in self.log.read_bytes()[self._said_before :]
+
     def leave_in_peace(self, seconds: float) -> None:
         """A fault is over: let it work for a while before the next."""
         self._peace, self._size = seconds, self._done()
@@ -136,19 +141,10 @@ class ChaosNode:
         self._send(signal.SIGTERM)
         assert self._process is not None
         try:
-            code = await asyncio.to_thread(self._process.wait, 60)
+            return await asyncio.to_thread(self._process.wait, 60)
         except subprocess.TimeoutExpired:
             self.kill()
             return -signal.SIGKILL
-        return 0 if self._never_worked(code) else code
-
-    def _never_worked(self, code: int) -> bool:
-        """Tell whether its last process ended before it was a node at all, for a good reason."""
-        said = self.log.read_bytes()[self._said_before :]
-        # Started a moment ago, Python itself may not have been ready to handle a signal.
-        killed = code == -signal.SIGTERM and not said
-        # Started while the database was restarted, it gave up after we last looked.
-        return killed or (code == 1 and said.startswith(_NOT_THERE))
 
     def refused(self) -> int:
         """Return how many of its late writes were refused, as far as it could say."""

@@ -10,8 +10,6 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-import asyncpg
-
 from detent.stores.postgres.migrations import migrate
 from detent.testing.postgres import TemporaryPostgres
 from tests.chaos.ledger import count
@@ -22,7 +20,8 @@ from tests.chaos.producer import Producer
 from tests.chaos.proxy import FaultProxy
 from tests.chaos.schedules import Timetable
 from tests.chaos.tasks import Effect
-from tests.chaos.verdict import Verdict, find_stalls, judge
+from tests.chaos.verdict import STAYED, Verdict, find_stalls, judge
+from tests.cluster.database import connected
 
 DURABLE: Final = {"max_connections": "200", "log_lock_waits": "on"}
 TELL: Final = 5.0
@@ -48,6 +47,7 @@ async def run(plan: Plan, *, say: bool = False, keep: Path | None = None) -> Ver
             try:
                 async with asyncio.timeout(plan.longest):
                     await _play(producer, nemesis, timetable, say=say)
+                    await _all_up(nodes, url)
                 late = []
             except TimeoutError:
                 late = [f"{producer.left:,} jobs left, {nemesis.done.lacking(plan.least)} lacking"]
@@ -133,6 +133,22 @@ async def _play(producer: Producer, nemesis: Nemesis, timetable: Timetable, *, s
             task.cancel()
 
 
+async def _all_up(nodes: Sequence[ChaosNode], url: str) -> None:
+    """Have every node at work, and all others declared dead, so that each can leave in peace.
+
+    One that was started while PostgreSQL was not there has given up.
+    """
+    while True:
+        for node in nodes:
+            if not node.alive:
+                node.start()
+        if all(node.is_up for node in nodes):
+            async with connected(url) as connection:
+                if len(await connection.fetch(STAYED)) == len(nodes):
+                    return
+        await asyncio.sleep(0.1)
+
+
 async def _tell(producer: Producer, nemesis: Nemesis) -> None:
     began = time.monotonic()
     while True:
@@ -153,13 +169,10 @@ async def _judge(
     timetable: Timetable,
     effects: Sequence[Effect],
 ) -> Verdict:
-    connection = await asyncpg.connect(url)
-    try:
+    async with connected(url) as connection:
         verdict = await judge(connection, producer.acknowledged, effects)
         slots = await timetable.judge(connection)
         verdict.refuse("a slot of a schedule has not exactly one job", slots)
-    finally:
-        await connection.close()
     log = server.log_path.read_text(errors="replace")
     verdict.refuse("I14 a deadlock", ["deadlock detected"] * log.count("deadlock detected"))
     return verdict

@@ -289,7 +289,7 @@ class Node:
         """Release the claims of what would not stop; what it writes later is refused."""
         self._crew.dispatcher.abandon()
         self._crew.finisher.abandon()
-        await self._try(self._release_all(self.identity.incarnation))
+        await self._try(self._release_all(self.identity.incarnation), needed=True)
 
     async def _release_all(self, node: UUID) -> None:
         """Release every claim in a name of this node, those too whose reply was lost."""
@@ -308,7 +308,7 @@ class Node:
         # After the last end is written, so that it is told too.
         await self._end(FLUSH_LIMIT, *self._crew.announcer.services)
         await self._crew.announcer.close()
-        await self._try(self._membership.leave())
+        await self._try(self._membership.leave(), needed=True)
         for name, executor in self._parts.executors.items():
             try:
                 await executor.close()
@@ -333,9 +333,12 @@ class Node:
             finally:
                 timer.cancel()
 
-    async def _try(self, work: Awaitable[Any]) -> None:
-        """Do something at the end that may fail: whoever looks after the dead will do it."""
-        limit = self._patience(LAST_CALL)
+    async def _try(self, work: Awaitable[Any], *, needed: bool = False) -> None:
+        """Do something at the end that may fail: whoever looks after the dead will do it.
+
+        What is `needed`, or others must wait for a lease, has its time whatever was before.
+        """
+        limit = LAST_CALL if needed and not self._hurry else self._patience(LAST_CALL)
         try:
             async with asyncio.timeout(limit):
                 await work

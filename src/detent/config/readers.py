@@ -101,7 +101,8 @@ def _is_url(value: Any) -> bool:
 
 def _check_ports(url: str) -> None:
     """Refuse what a driver would take for a port: often the rest of a password with a slash."""
-    authority = re.match(r"[^:]+:(?://([^/?#]*))?", url)
+    # A file has no host; who reads such a URL says what is wrong with it.
+    authority = re.match(r"(?!sqlite|memory)[^:]+:(?://([^/?#]*))?", url)
     hosts = (authority and authority[1]) or ""
     for host in hosts.rpartition("@")[2].split(","):
         port = host.rpartition("]")[2].partition(":")[2]
