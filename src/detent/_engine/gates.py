@@ -15,6 +15,7 @@ from detent._engine.claim import GATHER, Claimer
 from detent._engine.dispatch import Dispatcher
 from detent._engine.floors import Floors, positions_in
 from detent._engine.lanes import BATCH, ENDED, KnownLanes, is_shut
+from detent._engine.look import rest_after
 from detent._engine.service import Service
 from detent._engine.turns import Turn, Turns
 from detent.config import NodeConfig
@@ -35,7 +36,6 @@ PAGE: Final = 500
 # Hints tell of lanes and of open gates; these looks are for hints that were lost.
 LOOK: Final = 5.0
 ALONE: Final = 1.0
-REST: Final = 50
 # A short answer may only mean that somebody else holds the rows at this moment.
 ASK_AGAIN: Final = (0.005, 0.020)
 TELL: Final = 0.05
@@ -393,5 +393,5 @@ class GatedClaimer(Service):
         now = self.runtime.monotonic()
         pause = 0.0 if self._cursor else self._recheck()
         # Of new ones nobody has told: there may be more, and slots that wait for them.
-        rest = 0.0 if self._cursor and news else REST * (now - before)
+        rest = 0.0 if self._cursor and news else rest_after(now - before)
         self._look_at = now + max(pause, rest)

@@ -11,8 +11,13 @@ from detent.spi.store import ClaimStore
 INTERVAL: Final = 1.0
 # A look may walk over many dead rows; it may cost 2 % of the time at most.
 REST: Final = 50
-# What was slow may have been our own event loop, and not the look.
-LONGEST_REST: Final = 60.0
+# What was slow may have been our own event loop or the line, and not the look.
+LONGEST_REST: Final = 20.0
+
+
+def rest_after(took: float) -> float:
+    """Return how long not to look after a look that took so long."""
+    return min(REST * took, LONGEST_REST)
 
 
 class Looker(Service):
@@ -36,4 +41,4 @@ class Looker(Service):
         if claimer.floors.learn(claimer.lanes, positions, moment):
             claimer.wake()
         took = self.runtime.monotonic() - before
-        return min(max(INTERVAL, REST * took), LONGEST_REST)
+        return max(INTERVAL, rest_after(took))
