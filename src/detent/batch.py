@@ -129,7 +129,7 @@ def _single(name: str, type_: Any, returned: Any) -> Callable[..., Any]:
     """Return a function that takes one item and returns its result, for its signature only."""
 
     def single(item: Any) -> Any:
-        raise NotImplementedError
+        raise AssertionError(f"{name}() is called with whole batches, not with {item!r}")
 
     single.__qualname__ = name
     single.__annotations__ = {"item": type_, "return": _result_type(returned)}

@@ -436,3 +436,21 @@ async def test_nothing_of_one_job_gets_into_the_next() -> None:
                 await job.result(timeout=60)
     assert {word for word, _ in seen} == {"nothing"}
     assert sorted(seen, key=str) == sorted([("nothing", "ada"), ("nothing", None)] * 100, key=str)
+
+
+@in_virtual_time
+async def test_what_is_set_at_the_start_of_a_node_is_there_in_its_jobs() -> None:
+    stage, seen = Stage(), list[str]()
+    pool = ContextVar("pool", default="none")
+
+    @stage.app.on_start
+    async def connect() -> None:
+        pool.set("open")
+
+    @stage.app.task
+    async def work() -> None:
+        seen.append(pool.get())
+
+    async with stage.node():
+        await (await work.enqueue()).result(timeout=60)
+    assert seen == ["open"]

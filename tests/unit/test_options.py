@@ -9,6 +9,15 @@ import pytest
 from detent import App, ConfigError
 
 app = App("memory://")
+WRONG_TIMES: list[tuple[str, Any]] = [
+    ("delay", 5),
+    ("delay", timedelta.max),
+    ("delay", timedelta(seconds=-1)),
+    ("at", "tomorrow"),
+    ("at", datetime(2030, 1, 1)),  # noqa: DTZ001  that is what is wrong with it
+    ("at", datetime.max.replace(tzinfo=UTC)),  # PostgreSQL's driver makes infinity of it
+    ("at", datetime.min.replace(tzinfo=UTC)),
+]
 
 
 @app.task(name="send")
@@ -19,13 +28,7 @@ async def send(to: str) -> None:
 @pytest.mark.parametrize(
     "option, value",
     [
-        ("delay", 5),
-        ("delay", timedelta.max),
-        ("delay", timedelta(seconds=-1)),
-        ("at", "tomorrow"),
-        ("at", datetime(2030, 1, 1)),  # noqa: DTZ001  that is what is wrong with it
-        ("at", datetime.max.replace(tzinfo=UTC)),  # PostgreSQL's driver makes infinity of it
-        ("at", datetime.min.replace(tzinfo=UTC)),
+        *WRONG_TIMES,
         ("retry", 3),
         ("timeout", float("nan")),
         ("timeout", float("inf")),
@@ -48,17 +51,7 @@ def test_a_wrong_option_is_named_with_its_value(option: str, value: Any) -> None
         send.options(**options)
 
 
-@pytest.mark.parametrize(
-    "option, value",
-    [
-        ("delay", 5),
-        ("delay", timedelta.max),
-        ("delay", timedelta(seconds=-1)),
-        ("at", "tomorrow"),
-        ("at", datetime(2030, 1, 1)),  # noqa: DTZ001  that is what is wrong with it
-        ("at", datetime.max.replace(tzinfo=UTC)),
-    ],
-)
+@pytest.mark.parametrize("option, value", WRONG_TIMES)
 async def test_a_job_is_rescheduled_with_the_same_care(option: str, value: Any) -> None:
     options: dict[str, Any] = {option: value}
     with pytest.raises(ConfigError, match=rf"^reschedule\({option}="):

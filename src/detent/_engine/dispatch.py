@@ -141,6 +141,7 @@ class Dispatcher:
 
     def dispatch(self, claims: Sequence[Claim], node_id: UUID) -> None:
         """Take new claims: start them while there are slots, and let the others wait."""
+        # Whoever claims has what hooks have set at the start of the node, which comes after ours.
         self._context = contextvars.copy_context()
         self._context.run(_forget_who_acts)
         now = self._bench.runtime.monotonic()

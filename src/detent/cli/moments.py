@@ -1,10 +1,14 @@
 """Times as people write and read them: `1h`, `2026-08-01 10:00`, `3m ago`, `in 5m`."""
 
 import re
+from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Final
+from typing import Final, TypeVar
 
 from detent.config import parse_duration
+
+One = TypeVar("One")
+Other = TypeVar("Other")
 
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 _NOTHING: Final = timedelta(0)
@@ -13,16 +17,22 @@ _CLOCK: Final = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d))?", re.ASCII)
 
 def read_moment(text: str) -> datetime:
     """Return a moment: a time, or how long ago it was; a time without a zone is local."""
+    valid = 'a length of time such as "1h", or a time such as "2026-08-01 10:00"'
+    return read_either(text, read_time, lambda length: now() - parse_duration(length), valid)
+
+
+def read_either(
+    text: str, first: Callable[[str], One], second: Callable[[str], Other], valid: str
+) -> One | Other:
+    """Return what one of two readers makes of a text: the first, if it can."""
     try:
-        return read_time(text)
+        return first(text)
     except ValueError:
         pass
     try:
-        return now() - parse_duration(text)
+        return second(text)
     except (ValueError, OverflowError) as error:
-        raise ValueError(
-            'must be a length of time such as "1h", or a time such as "2026-08-01 10:00"'
-        ) from error
+        raise ValueError(f"must be {valid}") from error
 
 
 def read_time(text: str) -> datetime:

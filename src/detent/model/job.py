@@ -142,6 +142,18 @@ class Completion(NamedTuple):
     lasted: float
     result: bytes | None
 
+    def as_settlement(self) -> "Settlement":
+        """Return it in the form that any end has."""
+        return Settlement(
+            *self,
+            state=State.SUCCEEDED,
+            delay=None,
+            charged=False,
+            kind=None,
+            error=None,
+            reason=None,
+        )
+
 
 class Settlement(NamedTuple):
     """Any end of a claim to be written: the state that follows and what the attempt came to."""

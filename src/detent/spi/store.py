@@ -185,20 +185,10 @@ class PendingCompletion:
 
     def success_of(self, claim: Claim) -> Settlement:
         """Return the end of a claim as it is known now."""
-        return Settlement(
-            id=claim.id,
-            fence=claim.fence,
-            task=claim.task,
-            queue=self.queue,
-            lasted=self.lasted,
-            result=self.result,
-            state=State.SUCCEEDED,
-            delay=None,
-            charged=False,
-            kind=None,
-            error=None,
-            reason=None,
+        success = Completion(
+            claim.id, claim.fence, claim.task, self.queue, self.lasted, self.result
         )
+        return success.as_settlement()
 
 
 class ControlStore(Protocol):

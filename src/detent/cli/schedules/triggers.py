@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import click
 
 from detent.cli.command import NotUnderstood, reading
-from detent.cli.moments import read_clock, read_day, read_hours
+from detent.cli.moments import read_clock, read_day, read_either, read_hours
 from detent.config import format_duration, parse_duration
 from detent.model.triggers import CalendarInterval, DailyWindow, Dates, Interval, Once, Trigger
 from detent.model.triggers.calendar_interval import MOST, START, Unit
@@ -42,26 +42,17 @@ def _read_every(text: str) -> timedelta | Count:
 
 
 def _read_at(text: str) -> time | datetime:
-    try:
-        return read_clock(text)
-    except ValueError:
-        pass
-    try:
-        return datetime.fromisoformat(text.strip())
-    except ValueError as error:
-        valid = "a time such as 2026-08-01T10:00+02:00, or with --every one such as 09:00"
-        raise ValueError(f"must be {valid}") from error
+    valid = "a time such as 2026-08-01T10:00+02:00, or with --every one such as 09:00"
+    return read_either(text, read_clock, _read_datetime, valid)
 
 
 def _read_first(text: str) -> date:
-    try:
-        return read_day(text)
-    except ValueError:
-        pass
-    try:
-        return datetime.fromisoformat(text.strip())
-    except ValueError as error:
-        raise ValueError("must be a day such as 2026-01-31, or a time of it") from error
+    valid = "a day such as 2026-01-31, or a time of it"
+    return read_either(text, read_day, _read_datetime, valid)
+
+
+def _read_datetime(text: str) -> datetime:
+    return datetime.fromisoformat(text.strip())
 
 
 def _read_weekdays(text: str) -> Sequence[str]:

@@ -14,7 +14,7 @@ def finish_jobs(
     tables: Tables, now: datetime, node: UUID, completions: Sequence[Completion]
 ) -> list[UUID]:
     """Write successes of jobs without hooks."""
-    return settle_jobs(tables, now, node, [succeeded(each) for each in completions])
+    return settle_jobs(tables, now, node, [each.as_settlement() for each in completions])
 
 
 def settle_jobs(
@@ -46,19 +46,6 @@ def valid_claim(tables: Tables, node: UUID, job_id: UUID, fence: int) -> Running
     if claim is None or claim.fence != fence or claim.node != node:
         return None
     return claim
-
-
-def succeeded(completion: Completion) -> Settlement:
-    """Return a success in the form that any end has."""
-    return Settlement(
-        *completion,
-        state=State.SUCCEEDED,
-        delay=None,
-        charged=False,
-        kind=None,
-        error=None,
-        reason=None,
-    )
 
 
 def _settle(tables: Tables, now: datetime, claim: Running, said: Settlement) -> None:

@@ -17,13 +17,13 @@ from detent.model.schedule import (
     SlotState,
 )
 from detent.model.state import State
+from detent.spi.firing import REPLACED
 from detent.spi.schedules import HOLD
 from detent.stores.memory.ending import end, request_cancel
 from detent.stores.memory.enqueue import enqueue_jobs
 from detent.stores.memory.tables import Outcome, Parked, Scheduled, Tables
 
 OVERLAP: Final = "overlap"
-REPLACED: Final = "its schedule fired again"
 
 
 def fire(tables: Tables, now: datetime, plans: Sequence[FirePlan]) -> list[FiredSlot]:

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 
+from detent.notifiers.listener import Listener
 from detent.spi.notifier import Wake
 
 Receive = Callable[[Sequence[Wake]], None]
@@ -14,7 +15,7 @@ class MemoryNotifier:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._listeners: list[_Listener] = []
+        self._listeners: list[Listener[Wake]] = []
 
     def publish(self, wakes: Sequence[Wake]) -> None:
         """Hand wake-ups to every listener, on the listener's own loop."""
@@ -27,7 +28,7 @@ class MemoryNotifier:
 
     async def listen(self, receive: Receive) -> None:
         """Call `receive` until canceled."""
-        listener = _Listener(asyncio.get_running_loop(), receive)
+        listener = Listener(receive)
         with self._lock:
             self._listeners.append(listener)
         try:
@@ -44,28 +45,3 @@ class MemoryNotifier:
     async def close(self) -> None:
         """See `Notifier.close`."""
         await self.flush()
-
-
-class _Listener:
-    """One `listen` call: what is published before its loop comes round arrives as one batch."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, receive: Receive) -> None:
-        self._loop = loop
-        self._receive = receive
-        self._lock = threading.Lock()
-        self._waiting: dict[Wake, None] = {}  # a set that keeps its order
-
-    def put(self, wakes: Sequence[Wake]) -> None:
-        with self._lock:
-            scheduled = bool(self._waiting)
-            self._waiting.update(dict.fromkeys(wakes))
-        if not scheduled:
-            try:
-                self._loop.call_soon_threadsafe(self._deliver)
-            except RuntimeError:  # its loop is closed: nobody is there to be woken
-                return
-
-    def _deliver(self) -> None:
-        with self._lock:
-            wakes, self._waiting = tuple(self._waiting), {}
-        self._receive(wakes)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from detent.model.heirs import heir_of
 from detent.model.job import Completion, Hook, Settlement
 from detent.spi.notifier import Hint, Notifier
 from detent.stores.postgres.columns import unless_empty
@@ -107,14 +108,6 @@ async def after_end(
     if any(heirs.values()):
         await connection.fetch(database.sql("pass_waits"), list(heirs), list(heirs.values()))
     return list(await connection.fetch(database.sql("wake_waiting"), ids))
-
-
-def heir_of(ended: Mapping[UUID, UUID | None], job_id: UUID) -> UUID | None:
-    """Return what those wait for from now on who waited for a job that waited itself."""
-    awaited = ended[job_id]
-    while awaited is not None and awaited in ended:
-        awaited = ended[awaited]
-    return awaited
 
 
 def _columns(settlements: Sequence[Settlement]) -> list[Sequence[Any]]:

@@ -4,13 +4,14 @@ Locks are taken in one order: schedules by name, then jobs by id, as their ends 
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from uuid import UUID
 
 from detent.errors import StoreError
 from detent.model.job import NewJob
 from detent.model.overlap import LiveJob, Resolution, resolve
 from detent.model.schedule import FiredSlot, FirePlan, Overlap, PlannedSlot, SlotState
+from detent.spi.firing import CLOSED, LOOKED_AT, REPLACED, SlotBatch, Written, hint_for
 from detent.spi.notifier import Hint, Notifier, SignalHint, Wake
 from detent.spi.schedules import HOLD
 from detent.stores.postgres.database import Connection, Database
@@ -19,26 +20,6 @@ from detent.stores.postgres.finish import after_end
 from detent.stores.postgres.outbox import is_watched, record_events
 
 MAX_ROUNDS: Final = 10
-# How many live jobs of a schedule are looked at; more wait only behind a long QUEUE.
-LOOKED_AT: Final = 100
-# How many ends of older jobs are noted with each firing: more than one, so that none piles up.
-CLOSED: Final = 20
-REPLACED: Final = "its schedule fired again"
-
-
-class Batch(NamedTuple):
-    """Slots of one schedule to be written."""
-
-    name: str
-    overlap: Overlap
-    slots: Sequence[PlannedSlot]
-
-
-class Written(NamedTuple):
-    """What was written, and who has to be told of it."""
-
-    fired: list[FiredSlot]
-    wakes: list[Wake]
 
 
 class Firers:
@@ -59,7 +40,7 @@ class Firers:
             mine = [by_name[row["name"]] for row in rows]
             if not mine:
                 return Written([], [])
-            batches = [Batch(plan.name, plan.overlap, plan.slots) for plan in mine]
+            batches = [SlotBatch(plan.name, plan.overlap, plan.slots) for plan in mine]
             written = await _Transaction(self.database, connection, manual=False).write(batches)
             await connection.fetch(self.database.sql("advance_schedules"), *_advances(mine))
             return written
@@ -75,7 +56,7 @@ class Firers:
             if not await connection.fetch(self.database.sql("hold_schedule"), name):
                 return Written([], [])
             transaction = _Transaction(self.database, connection, manual=True)
-            written = await transaction.write([Batch(name, overlap, slots)])
+            written = await transaction.write([SlotBatch(name, overlap, slots)])
             done = {each.slot for each in written.fired}
             left = [slot for slot in slots if slot.slot not in done and slot.job is not None]
             return Written([*written.fired, *await transaction.known(name, left)], written.wakes)
@@ -109,7 +90,7 @@ class _Transaction:
     async def _fetch(self, name: str, *args: Any) -> list[Any]:
         return list(await self._connection.fetch(self._database.sql(name), *args))
 
-    async def write(self, batches: Sequence[Batch]) -> Written:
+    async def write(self, batches: Sequence[SlotBatch]) -> Written:
         """Write the slots that are new, with their jobs as far as overlap allows."""
         new = await self._write_slots(batches)
         if not new:
@@ -138,7 +119,7 @@ class _Transaction:
         await self._fetch("close_slots", [batch.name for batch in new], CLOSED)
         return Written(fired, list(dict.fromkeys(self._wakes)))
 
-    async def _write_slots(self, batches: Sequence[Batch]) -> list[Batch]:
+    async def _write_slots(self, batches: Sequence[SlotBatch]) -> list[SlotBatch]:
         """Return the batches with only those slots that were not there."""
         rows = [
             (batch.name, each.slot, each.job and each.job.id, str(each.state))
@@ -150,11 +131,7 @@ class _Transaction:
         columns = zip(*rows, strict=True)
         written = await self._fetch("write_slots", *columns, self._manual)
         new = {(row["schedule"], row["slot"]) for row in written}
-        left = [
-            batch._replace(slots=[each for each in batch.slots if (batch.name, each.slot) in new])
-            for batch in batches
-        ]
-        return [batch for batch in left if batch.slots]
+        return [left for batch in batches if (left := batch.only(new)).slots]
 
     async def known(self, name: str, slots: Sequence[PlannedSlot]) -> list[FiredSlot]:
         """Return what an earlier try of the same call has written."""
@@ -168,7 +145,7 @@ class _Transaction:
 
     # Overlap
 
-    async def _resolve(self, batches: Sequence[Batch]) -> dict[str, Resolution]:
+    async def _resolve(self, batches: Sequence[SlotBatch]) -> dict[str, Resolution]:
         """Decide about slots whose schedule may have live jobs, and clear the way for them."""
         asking = [
             batch
@@ -185,7 +162,7 @@ class _Transaction:
         await self._clear(found)
         return found
 
-    async def _live_jobs(self, asking: Sequence[Batch]) -> dict[str, list[LiveJob]]:
+    async def _live_jobs(self, asking: Sequence[SlotBatch]) -> dict[str, list[LiveJob]]:
         """Return the live jobs of schedules; those that will be waited for are kept from ending."""
         looking = {batch.name: batch.overlap is not Overlap.SKIP for batch in asking}
         own = [each.job.id for batch in asking for each in batch.slots if each.job is not None]
@@ -239,13 +216,6 @@ class _Transaction:
         if behind:
             holders = [waits[job.id] for job in behind]
             await self._fetch("enqueue_waiting_jobs", *job_columns(behind), holders)
-
-
-def hint_for(job: NewJob) -> Hint:
-    """Return the hint for a new job: with its place, since it may be due since long."""
-    if job.due_at is None:
-        return Hint(job.lane, job.priority)
-    return Hint(job.lane, job.priority, job.due_at, job.id)
 
 
 def _advances(plans: Sequence[FirePlan]) -> list[Sequence[Any]]:

@@ -5,25 +5,21 @@ done, does it and records it. So several may migrate at once, and one that was k
 simply run again.
 """
 
-import hashlib
-import re
 import shlex
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any, Final
 
 import asyncpg
 
 from detent.config import redact
 from detent.errors import SchemaMismatch
+from detent.spi.migrations import Migration, migrations_of, untaken
 from detent.stores.postgres.database import Address, Connection, Database
 from detent.stores.postgres.failures import DRIVER_ERRORS, translate
 from detent.stores.postgres.hosts import Hosts
 from detent.stores.postgres.statements import check_schema_name, qualify
 
-_FILE_NAME: Final = re.compile(r"V(\d{3})__(\w+)\.sql")
 CONNECT: Final = 30.0
 _UNDEFINED: Final = ("42P01", "3F000")
 
@@ -40,34 +36,9 @@ CREATE TABLE IF NOT EXISTS detent.detent_schema_version (
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Migration:
-    """One step, as its file says."""
-
-    version: int
-    name: str
-    text: str
-
-    @property
-    def label(self) -> str:
-        """How people call it: `V001 core`."""
-        return f"V{self.version:03} {self.name}"
-
-    @property
-    def checksum(self) -> str:
-        """What is recorded, so that a step changed afterwards is noticed."""
-        return hashlib.sha256(self.text.encode()).hexdigest()
-
-
 def known_migrations() -> list[Migration]:
     """Return the steps this code brings, in order."""
-    folder = files(__package__).joinpath("migrations")
-    steps = []
-    for entry in folder.iterdir():
-        if match := _FILE_NAME.fullmatch(entry.name):
-            text = entry.read_text(encoding="utf-8")
-            steps.append(Migration(int(match[1]), match[2], text))
-    return sorted(steps, key=lambda step: step.version)
+    return migrations_of(__package__)
 
 
 def migration_sql(schema: str = "detent") -> str:
@@ -110,9 +81,7 @@ async def _connected(url: str) -> AsyncIterator[Connection]:
 
 async def _untaken(connection: Connection, schema: str) -> list[Migration]:
     """Return the steps that this code knows and the database has not taken."""
-    applied = await _applied(connection, schema)
-    _check_history(applied)
-    return [step for step in known_migrations() if step.version not in applied]
+    return untaken(known_migrations(), await _applied(connection, schema), "the database")
 
 
 async def _take(connection: Connection, schema: str, step: Migration) -> bool:
@@ -159,34 +128,17 @@ async def _applied(connection: Any, schema: str) -> dict[int, str]:
     return {row["version"]: row["checksum"] for row in rows}
 
 
-def _check_history(applied: dict[int, str]) -> None:
-    """Refuse a database that is newer than this code, or was built by changed steps."""
-    known = {step.version: step for step in known_migrations()}
-    newer = sorted(version for version in applied if version not in known)
-    if newer:
-        raise SchemaMismatch(
-            f"the database has schema version {newer[-1]}, this code knows up to {max(known)}; "
-            "upgrade the package: pip install --upgrade detent"
-        )
-    for version, checksum in applied.items():
-        if known[version].checksum != checksum:
-            raise SchemaMismatch(
-                f"{known[version].label} in the database is not the one in this package; "
-                "restore the original file or ask for help before changing anything"
-            )
-
-
 async def check_version(database: Database) -> None:
     """Raise `SchemaMismatch` unless the database has exactly the schema this code knows."""
     try:
         async with database.connection() as connection:
-            untaken = await _untaken(connection, database.address.schema)
+            missing = await _untaken(connection, database.address.schema)
     except DRIVER_ERRORS as error:
         raise translate(error) from error
-    if untaken:
-        missing = ", ".join(step.label for step in untaken)
-        whole = len(untaken) == len(known_migrations())
-        what = "has no Detent schema" if whole else f"lacks {missing}"
+    if missing:
+        labels = ", ".join(step.label for step in missing)
+        whole = len(missing) == len(known_migrations())
+        what = "has no Detent schema" if whole else f"lacks {labels}"
         raise SchemaMismatch(f"the database {what}; run: {_command(database.address)}")
 
 

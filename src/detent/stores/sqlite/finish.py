@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
+from detent.model.heirs import heir_of
 from detent.model.job import Completion, Hook, Settlement
 from detent.spi.notifier import Hint, Notifier, Wake
 from detent.stores.sqlite.columns import (
@@ -135,10 +136,8 @@ def after_end(session: Session, ended: Mapping[UUID, UUID | None]) -> list[Any]:
     waits = b"".join([NO_ID if waited is None else waited.bytes for waited in ended.values()])
     session.change(sql("release_unique_keys", "returned"), ids, waits)
     session.change(sql("release_unique_keys", "released"), ids)
-    for job_id, awaited in ended.items():
-        heir = awaited
-        while heir is not None and heir in ended:
-            heir = ended[heir]
+    for job_id in ended:
+        heir = heir_of(ended, job_id)
         if heir is not None:
             session.change(sql("pass_waits"), job_id.bytes, heir.bytes)
     woken = session.table(sql("wake_waiting", "woken"), ids)

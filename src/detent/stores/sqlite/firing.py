@@ -4,12 +4,13 @@ Whoever runs these steps holds the write lock: what one of them has read stays t
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from uuid import UUID
 
 from detent.model.job import NewJob
 from detent.model.overlap import LiveJob, Resolution, resolve
 from detent.model.schedule import FiredSlot, FirePlan, Overlap, PlannedSlot, SlotState
+from detent.spi.firing import CLOSED, LOOKED_AT, REPLACED, SlotBatch, Written, hint_for
 from detent.spi.notifier import Hint, Notifier, SignalHint, Wake
 from detent.spi.schedules import HOLD
 from detent.stores.sqlite.columns import (
@@ -34,26 +35,6 @@ from detent.stores.sqlite.statements import sql
 
 # How many schedules one transaction fires: no write keeps the others waiting for long.
 PAGE: Final = 100
-# How many live jobs of a schedule are looked at; more wait only behind a long QUEUE.
-LOOKED_AT: Final = 100
-# How many ends of older jobs are noted with each firing: more than one, so that none piles up.
-CLOSED: Final = 20
-REPLACED: Final = "its schedule fired again"
-
-
-class Batch(NamedTuple):
-    """Slots of one schedule to be written."""
-
-    name: str
-    overlap: Overlap
-    slots: Sequence[PlannedSlot]
-
-
-class Written(NamedTuple):
-    """What was written, and who has to be told of it."""
-
-    fired: list[FiredSlot]
-    wakes: list[Wake]
 
 
 class Firers:
@@ -78,7 +59,7 @@ class Firers:
             mine = [by_name[name] for name in session.table(sql("lock_schedules"), wanted)]
             if not mine:
                 return Written([], [])
-            batches = [Batch(plan.name, plan.overlap, plan.slots) for plan in mine]
+            batches = [SlotBatch(plan.name, plan.overlap, plan.slots) for plan in mine]
             answer = _Writing(session, manual=False).write(batches)
             revision = next_revision(session)
             moved = written([_advance(plan, session.now) for plan in mine])
@@ -99,7 +80,7 @@ class Firers:
                 return Written([], [])
             writing = _Writing(session, manual=True)
             known = writing.known(name, slots)
-            answer = writing.write([Batch(name, overlap, slots)])
+            answer = writing.write([SlotBatch(name, overlap, slots)])
             return Written([*answer.fired, *known], answer.wakes)
 
         answer = await self.database.write(work)
@@ -115,7 +96,7 @@ class _Writing:
         self._manual = manual
         self._wakes: list[Wake] = []
 
-    def write(self, batches: Sequence[Batch]) -> Written:
+    def write(self, batches: Sequence[SlotBatch]) -> Written:
         """Write the slots that are new, with their jobs as far as overlap allows."""
         fired: list[FiredSlot] = []
         free: list[NewJob] = []
@@ -144,7 +125,7 @@ class _Writing:
             self._session.change(sql("close_slots"), batch.name, CLOSED)
         return Written(fired, list(dict.fromkeys(self._wakes)))
 
-    def _write_slots(self, batches: Sequence[Batch]) -> list[Batch]:
+    def _write_slots(self, batches: Sequence[SlotBatch]) -> list[SlotBatch]:
         """Return the batches with only those slots that were not there."""
         flat = [(batch, each) for batch in batches for each in batch.slots]
         rows = written(
@@ -158,11 +139,7 @@ class _Writing:
         new = {(flat[key][0].name, flat[key][1].slot) for key in keys}
         jobs = b"".join([each.job.id.bytes if each.job else NO_ID for _, each in flat])
         self._session.change(sql("write_slots", "slots"), rows, jobs, self._session.now, manual)
-        left = [
-            batch._replace(slots=[each for each in batch.slots if (batch.name, each.slot) in new])
-            for batch in batches
-        ]
-        return [batch for batch in left if batch.slots]
+        return [left for batch in batches if (left := batch.only(new)).slots]
 
     def known(self, name: str, slots: Sequence[PlannedSlot]) -> list[FiredSlot]:
         """Return what an earlier try of the same call has written."""
@@ -176,7 +153,7 @@ class _Writing:
 
     # Overlap
 
-    def _resolve(self, batch: Batch) -> Resolution:
+    def _resolve(self, batch: SlotBatch) -> Resolution:
         """Decide about slots whose schedule may have live jobs, and clear the way for them."""
         own = [each.job.id for each in batch.slots if each.job is not None]
         if batch.overlap is Overlap.ALLOW or not own:
@@ -208,19 +185,12 @@ class _Writing:
         jobs = [*free, *(job for job, _ in behind)]
         if jobs:
             Jobs(jobs).store(self._session)
-        self._wakes += [_hint_for(job) for job in free]
+        self._wakes += [hint_for(job) for job in free]
         if behind:
             ids, holders = packed(job.id for job, _ in behind), packed(each for _, each in behind)
             waiting = (ids, holders, self._session.now)
             self._session.change(sql("enqueue_waiting_jobs", "parked"), *waiting)
             self._session.change(sql("enqueue_waiting_jobs", "gone"), ids)
-
-
-def _hint_for(job: NewJob) -> Hint:
-    """Return the hint for a new job: with its place, since it may be due since long."""
-    if job.due_at is None:
-        return Hint(job.lane, job.priority)
-    return Hint(job.lane, job.priority, job.due_at, job.id)
 
 
 def _advance(plan: FirePlan, now: int) -> tuple[Any, ...]:

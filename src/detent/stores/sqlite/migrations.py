@@ -5,22 +5,18 @@ it and records it. So several may migrate at once, and one that was killed half-
 again. A store does it by itself when it opens a file: there is nobody else who would.
 """
 
-import hashlib
-import re
 import sqlite3
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
-from detent.errors import SchemaMismatch, StoreError
+from detent.errors import StoreError
+from detent.spi.migrations import Migration, migrations_of, untaken
 from detent.stores.sqlite.connection import open_reader, open_writer, patiently
 from detent.stores.sqlite.failures import DRIVER_ERRORS, translate
 
 PATIENCE: Final = 30.0
-_FILE_NAME: Final = re.compile(r"V(\d{3})__(\w+)\.sql")
 
 _PREPARE: Final = """
 CREATE TABLE IF NOT EXISTS detent_schema_version (
@@ -35,34 +31,9 @@ _RECORD: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Migration:
-    """One step, as its file says."""
-
-    version: int
-    name: str
-    text: str
-
-    @property
-    def label(self) -> str:
-        """How people call it: `V001 core`."""
-        return f"V{self.version:03} {self.name}"
-
-    @property
-    def checksum(self) -> str:
-        """What is recorded, so that a step changed afterwards is noticed."""
-        return hashlib.sha256(self.text.encode()).hexdigest()
-
-
 def known_migrations() -> list[Migration]:
     """Return the steps this code brings, in order."""
-    folder = files(__package__).joinpath("migrations")
-    steps = []
-    for entry in folder.iterdir():
-        if match := _FILE_NAME.fullmatch(entry.name):
-            text = entry.read_text(encoding="utf-8")
-            steps.append(Migration(int(match[1]), match[2], text))
-    return sorted(steps, key=lambda step: step.version)
+    return migrations_of(__package__)
 
 
 def migration_sql() -> str:
@@ -90,8 +61,7 @@ def pending(path: str) -> list[str]:
                 connection.close()
         except DRIVER_ERRORS as error:
             raise translate(error, path) from error
-    _check_history(applied, path)
-    return [step.label for step in known_migrations() if step.version not in applied]
+    return [step.label for step in untaken(known_migrations(), applied, path)]
 
 
 def migrate(path: str, patience: float = PATIENCE) -> list[str]:
@@ -103,10 +73,8 @@ def migrate(path: str, patience: float = PATIENCE) -> list[str]:
     try:
         connection = open_writer(path, patience)
         try:
-            _check_history(_applied(connection), path)
-            return [
-                step.label for step in known_migrations() if _take(connection, step, path, patience)
-            ]
+            steps = untaken(known_migrations(), _applied(connection), path)
+            return [step.label for step in steps if _take(connection, step, path, patience)]
         finally:
             connection.close()
     except DRIVER_ERRORS as error:
@@ -119,9 +87,7 @@ def _take(connection: sqlite3.Connection, step: Migration, path: str, patience: 
         return False
     patiently(lambda: connection.execute("BEGIN IMMEDIATE"), patience)
     try:
-        applied = _applied(connection)
-        _check_history(applied, path)
-        if step.version in applied:
+        if step not in untaken(known_migrations(), _applied(connection), path):
             connection.execute("ROLLBACK")
             return False
         for statement in _statements(_PREPARE + step.text):
@@ -153,23 +119,6 @@ def _applied(connection: sqlite3.Connection) -> dict[int, str]:
         return {}
     rows = connection.execute("SELECT version, checksum FROM detent_schema_version")
     return dict(rows.fetchall())
-
-
-def _check_history(applied: dict[int, str], path: str) -> None:
-    """Refuse a file that is newer than this code, or was built by changed steps."""
-    known = {step.version: step for step in known_migrations()}
-    newer = sorted(version for version in applied if version not in known)
-    if newer:
-        raise SchemaMismatch(
-            f"{path} has schema version {newer[-1]}, this code knows up to {max(known)}; "
-            "upgrade the package: pip install --upgrade detent"
-        )
-    for version, checksum in applied.items():
-        if known[version].checksum != checksum:
-            raise SchemaMismatch(
-                f"{known[version].label} in {path} is not the one in this package; "
-                "restore the original file or ask for help before changing anything"
-            )
 
 
 def drop(path: str) -> None:

@@ -9,9 +9,10 @@ import os
 import threading
 from collections.abc import Sequence
 
+from detent.notifiers.listener import Listener
 from detent.spi.notifier import Heard, Receive, Wake
 from detent.stores.sqlite.database import Database
-from detent.stores.sqlite.poller import Listener, Poller
+from detent.stores.sqlite.poller import Poller
 
 
 class SqliteNotifier:
@@ -24,7 +25,7 @@ class SqliteNotifier:
     def _begin(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._listeners: list[Listener] = []
+        self._listeners: list[Listener[Heard]] = []
         self._poller: Poller | None = None
 
     def publish(self, wakes: Sequence[Wake]) -> None:

@@ -6,14 +6,12 @@ was killed before it could tell, somebody used the sqlite3 shell) is passed on a
 yourself", at most once a second: heartbeats of others are such changes too.
 """
 
-import asyncio
 import sqlite3
 import threading
 import time
-from collections.abc import Sequence
 from typing import Any, Final
 
-from detent.spi.notifier import Heard, Receive, Silence, Wake
+from detent.spi.notifier import Receive, Silence, Wake
 from detent.stores.sqlite.connection import open_reader
 from detent.stores.sqlite.failures import DRIVER_ERRORS, translate
 from detent.stores.sqlite.keeper import Keeper
@@ -26,38 +24,6 @@ QUIET: Final = 0.05
 QUIET_AFTER: Final = 2.0
 LOOK: Final = 1.0
 RECONNECT: Final = 1.0
-
-
-class Listener:
-    """One `listen` call: what comes before its loop comes round arrives as one batch."""
-
-    def __init__(self, receive: Receive) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._receive = receive
-        self._lock = threading.Lock()
-        self._waiting: dict[Heard, None] = {}  # a set that keeps its order
-        self._looks = False
-
-    def put(self, wakes: Sequence[Heard]) -> None:
-        """Hand wake-ups over, from any thread; none at all means "look for yourself"."""
-        with self._lock:
-            scheduled = self._looks or bool(self._waiting)
-            self._looks = self._looks or not wakes
-            self._waiting.update(dict.fromkeys(wakes))
-        if not scheduled:
-            try:
-                self._loop.call_soon_threadsafe(self._deliver)
-            except RuntimeError:  # its loop is closed: nobody is there to be woken
-                return
-
-    def _deliver(self) -> None:
-        with self._lock:
-            wakes, self._waiting = tuple(self._waiting), {}
-            looks, self._looks = self._looks, False
-        if wakes:
-            self._receive(wakes)
-        if looks:
-            self._receive(())
 
 
 class Poller:

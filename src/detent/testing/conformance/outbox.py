@@ -72,6 +72,16 @@ async def ended(store: Store, count: int = 1, sinks: tuple[str, ...] = (SINK,)) 
     return [job.id for job in jobs]
 
 
+async def failed_and_retried(store: Store) -> None:
+    """Let a job fail, and succeed when an operator retries it: two events of one job."""
+    node, job = await joined(store), watched()
+    claim = await running(store, node, job)
+    await store.finish_hooked(node, [failed(claim)])
+    await store.control_job(Verb.RETRY, job.id, Change())
+    (claim,) = await claimed(store, node)
+    await store.finish_hooked(node, [settlement(claim, State.SUCCEEDED)])
+
+
 class OutboxConformance:
     """Events with ends, deliveries, and what cannot be delivered."""
 
@@ -294,12 +304,7 @@ class OutboxConformance:
         assert [found.tries for found in await taken(store)] == [1]
 
     async def test_events_of_one_job_go_one_after_the_other(self, store: Store) -> None:
-        node, job = await joined(store), watched()
-        claim = await running(store, node, job)
-        await store.finish_hooked(node, [failed(claim)])
-        await store.control_job(Verb.RETRY, job.id, Change())
-        (claim,) = await claimed(store, node)
-        await store.finish_hooked(node, [settlement(claim, State.SUCCEEDED)])
+        await failed_and_retried(store)
         first, second = await waiting(store)
         assert [(e.kind, e.generation) for e in (first, second)] == [
             ("failed", 1),
@@ -316,12 +321,7 @@ class OutboxConformance:
         assert got.id == second.id
 
     async def test_an_undeliverable_event_does_not_keep_the_next_back(self, store: Store) -> None:
-        node, job = await joined(store), watched()
-        claim = await running(store, node, job)
-        await store.finish_hooked(node, [failed(claim)])
-        await store.control_job(Verb.RETRY, job.id, Change())
-        (claim,) = await claimed(store, node)
-        await store.finish_hooked(node, [settlement(claim, State.SUCCEEDED)])
+        await failed_and_retried(store)
         (first,) = await taken(store)
         await store.put_off_event(first, None, "HTTP 404")
         assert [event.kind for event in await taken(store)] == ["succeeded"]
