@@ -8,6 +8,7 @@ from detent.config import check_name
 from detent.config.readers import check_label
 from detent.errors import AlertNotFound, ConfigError
 from detent.events import AlertRaised, Bus
+from detent.jobs import check_wanted
 from detent.model.access import Action, Target
 from detent.outbox import ALERTS, check_number, check_page
 from detent.protection import Protection
@@ -80,6 +81,7 @@ class Alerts:
     ) -> builtins.list[AlertInfo]:
         """Return alerts, the newest first: of one task, or only those nobody has acknowledged."""
         check_page(limit)
+        check_wanted("task", task)
         return await self._store().alerts(limit, task=task, acked=acked)
 
     async def get(self, alert: int) -> AlertInfo:

@@ -288,8 +288,8 @@ class Jobs:
         """Cancel and delete everything in a queue that does not run; return how many went."""
         live = (State.PENDING, State.WAITING, State.PAUSED)
         # Asked before anything is done: whoever may not delete should not have canceled either.
-        await self._permit_all(Action.DELETE, JobFilter(queue=queue))
-        await self._all(Verb.CANCEL, JobFilter(live, queue=queue), Change(reason="purged"))
+        await self._permit_all(Action.DELETE, job_filter(queue=queue))
+        await self._all(Verb.CANCEL, job_filter(live, queue=queue), Change(reason="purged"))
         return await self.delete_all(queue=queue)
 
     async def _all(self, verb: Verb, where: JobFilter, change: Change) -> int:
@@ -318,7 +318,7 @@ def job_filter(  # noqa: PLR0917  the fields of the filter, in its order
     until: datetime | None = None,
     archived: bool = False,
 ) -> JobFilter:
-    """Return a filter, or raise `ConfigError` for a state or a time that says nothing."""
+    """Return a filter, or raise `ConfigError` for what no job can have."""
     given = () if state is None else (state,) if isinstance(state, str) else state
     try:
         states = tuple(map(State, given))
@@ -327,7 +327,15 @@ def job_filter(  # noqa: PLR0917  the fields of the filter, in its order
     for name, moment in (("since", since), ("until", until)):
         if moment is not None and moment.tzinfo is None:
             raise ConfigError(f"{name} = {moment}: must have a time zone")
+    for name, text in (("task", task), ("queue", queue), ("tag", tag), ("key", key)):
+        check_wanted(name, text)
     return JobFilter(states, task, queue, tag, key, since, until, archived)
+
+
+def check_wanted(name: str, text: object) -> None:
+    """Refuse to look for a text that one store refuses, and another one never finds."""
+    if text is not None and not (isinstance(text, str) and text == storable(text, len(text))):
+        raise ConfigError(f"{name} = {text!r}: must be a text without NUL and lone surrogates")
 
 
 def _clean(reason: str | None) -> str | None:

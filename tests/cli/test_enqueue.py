@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import pytest
 from click.testing import Result
 
 from detent import App, JobInfo, Priority, State
+from detent.cli import enqueue as enqueue_module
+from detent.cli.output import warn
 from tests.cli.conftest import Detent
 from tests.cli.stores import MODULE, Program
 
@@ -260,6 +263,66 @@ def test_waiting_ends_and_the_job_goes_on(enqueue: Enqueue, program: Program) ->
     assert "has not ended after 0.01 s, and goes on; see: detent jobs show " in result.stderr
     (job,) = program.call(lambda app: app.jobs.list())
     assert job.state is State.PENDING
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Let the command ask at once who could run the job; set when it has told that nobody can."""
+    told = threading.Event()
+
+    def tell(line: str) -> None:
+        warn(line)
+        told.set()
+
+    monkeypatch.setattr(enqueue_module, "PATIENCE", 0.0)
+    monkeypatch.setattr(enqueue_module, "warn", tell)
+    return told
+
+
+@pytest.mark.parametrize(
+    "options, missed, command",
+    [
+        ("", "serves the queue default", "detent node shop:app"),
+        ("--queue bulk", "serves the queue bulk", "detent node shop:app --queues bulk=10"),
+        (
+            "--needs gpu",
+            "serves the queue default and has gpu",
+            "detent node shop:app --capabilities gpu",
+        ),
+    ],
+)
+def test_who_waits_for_a_node_that_is_not_there_is_told_once(
+    *,
+    enqueue: Enqueue,
+    program: Program,
+    told: threading.Event,
+    options: str,
+    missed: str,
+    command: str,
+) -> None:
+    async def run(app: App) -> Result:
+        space: dict[str, Any] = {"__name__": "shop"}
+        exec(MODULE.replace("app = App()", ""), space | {"app": app})
+        # Serves another queue, and is none of those that could run the job.
+        async with app.node(queues={"other": 1}):
+            call = asyncio.to_thread(enqueue, "hello", '["Ada"]', *options.split(), "--wait")
+            work = asyncio.create_task(call)
+            assert await asyncio.to_thread(told.wait, 60)
+        async with app.node(queues={"default": 1, "bulk": 1}, capabilities=["gpu"]):
+            return await work
+
+    result = program.call(run)
+    assert (result.exit_code, result.stdout) == (0, '"Hello, Ada!"\n'), "it waits on"
+    line = f"detent: no active node {missed}; the job waits for one: {command}\n"
+    assert result.stderr == line
+
+
+def test_who_waits_for_a_node_that_is_there_is_told_nothing(
+    enqueue: Enqueue, program: Program, told: threading.Event
+) -> None:
+    result = with_node(program, lambda: enqueue("hello", '["Ada"]', "--wait"))
+    assert (result.stdout, result.stderr) == ('"Hello, Ada!"\n', "")
+    assert not told.is_set()
 
 
 # Around it

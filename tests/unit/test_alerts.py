@@ -219,6 +219,9 @@ async def test_alerts_are_acknowledged() -> None:
     for limit in (0, "x", 2.5, True, 10_001):
         with pytest.raises(ConfigError, match=r"limit = .*: must be 1 to 10000"):
             await wrong.list(limit=limit)
+    for task in ("a\0b", 7):
+        with pytest.raises(ConfigError, match=r"task = .*: must be a text without NUL"):
+            await wrong.list(task=task)
     for number in ("1", 0, 2**63, 1.0):
         with pytest.raises(ConfigError, match=r"alert = .*: must be a number"):
             await wrong.get(number)

@@ -1,6 +1,7 @@
 """If these fail, what can be no task, call or id is taken for one, and comes to nothing."""
 
 import functools
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,22 @@ async def test_the_text_of_an_id_is_no_id(
                 await ask(text)
         with pytest.raises(ConfigError, match=r"^before = .*: must be a UUID"):
             await jobs.list(before=text)
+
+
+@pytest.mark.parametrize("field", ["task", "queue", "tag", "key"])
+async def test_what_no_job_can_have_is_refused_as_a_filter(app: App, field: str) -> None:
+    """Else it depends on the store whether nothing is found, or the database refuses."""
+    async with app:
+        jobs = app.jobs
+        for value in ("a\0b", "a\ud800", 7, double):
+            filters: Any = {field: value}
+            problem = rf"^{field} = {re.escape(repr(value))}: must be a text"
+            for ask in (jobs.list, jobs.cancel_all, jobs.retry_all, jobs.delete_all):
+                with pytest.raises(ConfigError, match=problem):
+                    await ask(**filters)
+            if field == "queue":
+                with pytest.raises(ConfigError, match=problem):
+                    await jobs.purge(**filters)
 
 
 def test_only_calls_can_be_enqueued_by_blocking_code(app: App) -> None:

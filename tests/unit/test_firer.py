@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from detent._engine.schedule import SLOTS_EACH, STEPS, Firer
 from detent.app import App
 from detent.config import Config, SchedulesConfig
 from detent.context import JobContext
 from detent.errors import StoreError
-from detent.events import JobSucceeded, ScheduleFired, ScheduleTrouble, SlotsSkipped
+from detent.events import Bus, JobSucceeded, ScheduleFired, ScheduleTrouble, SlotsSkipped
 from detent.model.calendars import DailyRange, calendar_bytes
+from detent.model.firing import SKIPS_TOLD
 from detent.model.job import lane_of
 from detent.model.schedule import (
     FirePlan,
@@ -184,6 +186,46 @@ async def test_what_was_missed_follows_the_rule() -> None:
     assert skipped == dict.fromkeys(("skip", "fire_once", "catch_up"), "misfire")
     catch_up = await stage.store.slots_of("catch_up", limit=100)
     assert len({each.slot for each in catch_up if each.state is SlotState.FIRED}) >= 7
+
+
+@in_virtual_time
+async def test_much_to_catch_up_with_does_not_keep_the_node_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Heartbeats and claims go on meanwhile: the loop has its turn after every few slots."""
+    stage = Stage()
+    worker(stage.app)
+    now = stage.runtime.utcnow()
+    first = now - timedelta(days=1)
+    catching_up: Any = {"misfire": Misfire.CATCH_UP, "catch_up_limit": 10_000}
+    for name in ("one", "two"):
+        await saved(stage, name, next_fire=first, **catching_up)
+    firer = Firer(stage.runtime, Bus(), stage.store, stage.app.tasks, SchedulesConfig())
+    firer.node_id = stage.runtime.new_id()
+    asked, most, turns = 0, 0, 0
+    next_after = Interval.next_after
+
+    def counted(self: Interval, moment: datetime) -> datetime | None:
+        nonlocal asked
+        asked += 1
+        return next_after(self, moment)
+
+    monkeypatch.setattr(Interval, "next_after", counted)
+    page = asyncio.create_task(firer.run_once())
+    while not page.done():
+        most, asked, turns = max(most, asked), 0, turns + 1
+        await asyncio.sleep(0)
+    assert max(most, asked) <= 2 * STEPS
+    assert turns > 20_000 // STEPS, "both were searched through"
+    assert await page == 0.0, "there is more to do"
+    # Of those that are late by more than a minute, the latest 10,000 and what is told of others.
+    oldest = now - 60 * SECOND - (10_000 + SKIPS_TOLD) * SECOND
+    states = [SlotState.SKIPPED_MISFIRE] * SKIPS_TOLD
+    states += [SlotState.FIRED] * (SLOTS_EACH - SKIPS_TOLD)
+    expected = [(oldest + number * SECOND, state) for number, state in enumerate(states)]
+    for name in ("one", "two"):
+        written = await stage.store.slots_of(name, limit=1_000)
+        assert sorted((each.slot, each.state) for each in written) == expected
 
 
 @in_virtual_time

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from detent.model import firing
 from detent.model.calendars import Calendar, DailyRange, Weekly, next_allowed
-from detent.model.firing import SKIPS_TOLD, SlotPlan, first_slot, jitter_of, plan_slots
+from detent.model.firing import SKIPS_TOLD, SlotPlan, first_slot, jitter_of
 from detent.model.schedule import Misfire, SlotState
 from detent.model.triggers import Cron, Dates, Interval, Once, Trigger
 
@@ -46,6 +47,17 @@ SCHEDULES = st.fixed_dictionaries(
         "limit": st.integers(1, 40),
     }
 )
+
+
+def plan_slots(*where: Any, **schedule: Any) -> SlotPlan:
+    """Return a plan, made in one go."""
+    steps = firing.plan_slots(*where, **schedule)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            plan: SlotPlan = end.value
+            return plan
 
 
 def fired(plan: SlotPlan) -> list[datetime]:

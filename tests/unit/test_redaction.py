@@ -36,6 +36,16 @@ SECRETS = [
     ("connect(password=s3cret)", "connect(password=***)"),
     ("connect(password=b's3cret', timeout=5)", "connect(password=***, timeout=5)"),
     ('token: rb"s3cret that was cut o', "token: ***"),
+    ("('password', 's3cret')", "('password', ***)"),
+    (
+        "dict_items([('user', 'ada'), ('db_password', 's3\\'cret')])",
+        "dict_items([('user', 'ada'), ('db_password', ***)])",
+    ),
+    ('{("X-Api-Key", b"s3cret"), ("page", "2")}', '{("X-Api-Key", ***), ("page", "2")}'),
+    ("[(b'authorization', b'Basic s3cret')]", "[(b'authorization', ***)]"),
+    ('[["user", "ada"], ["token","s3cret"]]', '[["user", "ada"], ["token",***]]'),
+    ("(('user', 'ada'),\n ('password',\n  's3cret'))", "(('user', 'ada'),\n ('password',\n  ***))"),
+    ("setattr('password', \"s3cret\")", "setattr('password', ***)"),
     (f"{PEM.format('RSA ')} of ada", "*** of ada"),
     (f"private_key={PEM.format('')}", "private_key=***"),
     (f"{PEM.format('EC ')}, {PEM.format('OPENSSH ')}", "***, ***"),
@@ -50,12 +60,27 @@ HARMLESS = [
     "bearer of bad news",
     "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
     "password is b",
+    "missing: ['password', 'email']",
+    "missing: ('user', 'password', 'email')",
+    "missing: ('password', 'email', 'name')",
+    "KeyError: ('password',)",
+    "[('token', 5), ('comma', 9)]",
+    "('tokens', 'too many')",
     "ValueError: invalid literal for int() with base 10: 'forty-two'",
     "",
 ]
 SLOW = ["://", "://a:", "://a:b/", "://x:1", "://a:b@", "a", "a.", "a@", "a@b.", ".a@-", "-", "@"]
 SLOW += ["password", "password ", 'password="', 'password="\\', "secret='", "password=\t", "token:"]
 SLOW += ["-----BEGIN ", "-----BEGIN PRIVATE KEY-----", "-----BEGIN A-----END ", "password=b"]
+SLOW += [
+    "('",
+    "('token', '",
+    """("token", '""",
+    "('a",
+    "('token',",
+    "[['token', '\\",
+    "('token', 'a'",
+]
 SLOW += ["bearer ", "bearer a", "\\", '\\\\"', '"', " "]
 
 
@@ -87,7 +112,11 @@ def seconds_for(text: str) -> float:
     return time.process_time() - begun
 
 
-@given(st.text(alphabet="abz:/@ \"'=&.\\\npasswordtokenbearer", max_size=200))
+TEXTS = st.text(alphabet="abz:/@ \"'=&.\\\n(,)[]", max_size=9)
+WORDS = st.sampled_from(["password", "token", "bearer ", "('token', '", '["token", "', "')", "://"])
+
+
+@given(st.lists(TEXTS | WORDS, max_size=20).map("".join))
 def test_cleaning_again_changes_nothing(text: str) -> None:
     once = RULES.clean(text)
     assert RULES.clean(once) == once
@@ -140,6 +169,12 @@ def test_a_pattern_that_fits_nothing_at_all_is_refused(pattern: str) -> None:
     """It would put a mask between all characters of every error."""
     with pytest.raises(ConfigError, match=r"\[redaction\] patterns = .* fits nothing at all"):
         RedactionConfig(patterns=(pattern,))
+
+
+def test_a_pair_that_was_cut_off_is_taken_out_to_the_end() -> None:
+    assert (
+        RULES.clean("[('user', 'ada'), ('password', 's3cr") == "[('user', 'ada'), ('password', ***"
+    )
 
 
 def test_a_private_key_that_was_cut_off_is_taken_out_to_the_end() -> None:

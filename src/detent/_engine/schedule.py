@@ -18,7 +18,7 @@ from detent.config import SchedulesConfig
 from detent.errors import SchemaMismatch, StoreError, StoreUnavailable
 from detent.events import Bus, ScheduleFired, ScheduleTrouble, SlotsSkipped
 from detent.firings import fired_job
-from detent.model.firing import jitter_of, plan_slots
+from detent.model.firing import SlotPlan, Steps, jitter_of, plan_slots
 from detent.model.schedule import FiredSlot, FirePlan, PlannedSlot, ScheduleInfo, SlotState
 from detent.model.triggers import Trigger, trigger_from
 from detent.slots import UNREADABLE, KnownCalendars, calendars_in, calendars_of
@@ -27,8 +27,9 @@ from detent.spi.runtime import Runtime
 from detent.spi.schedules import ScheduleStore
 from detent.tasks import Registry
 
-# A page is planned in one go, in some 25 ms: meanwhile nothing else happens on the node's loop.
 PAGE: Final = 500
+# After so many steps of planning, some 3 ms, others on the node's loop have their turn.
+STEPS: Final = 200
 # How many slots one call writes at most, and how many of them for one schedule: one that has
 # much to catch up with must not keep the others waiting.
 SLOTS: Final = 2_000
@@ -65,6 +66,8 @@ class Firer(Service):
         """When something is due, by our own clock; None when that has to be asked."""
         self._looked_at = runtime.monotonic()
         self._told: dict[str, str] = {}
+        self._steps = 0
+        """How many steps of planning were made since others had their turn."""
         self.node_id: UUID | None = None
         self.may_flag: Callable[[], bool] = lambda: True
         """One node is enough to look for schedules that nobody fires."""
@@ -137,18 +140,36 @@ class Firer(Service):
         for info in due:
             if left <= 0:
                 break
-            plan = self._plan(info, known, now, min(left, SLOTS_EACH))
+            plan = await self._plan(info, known, now, min(left, SLOTS_EACH))
             left -= len(plan.slots)
             plans.append(plan)
+            await self._give_way(1 + len(plan.slots))
         return plans
 
-    def _plan(
+    async def _give_way(self, steps: int = 1) -> None:
+        """Let others have their turn, if there were enough steps since the last time."""
+        self._steps += steps
+        if self._steps >= STEPS:
+            self._steps = 0
+            await self.runtime.sleep(0)
+
+    async def _in_steps(self, planning: Steps[SlotPlan]) -> SlotPlan:
+        """Make a plan to its end."""
+        while True:
+            try:
+                next(planning)
+            except StopIteration as end:
+                plan: SlotPlan = end.value
+                return plan
+            await self._give_way()
+
+    async def _plan(
         self, info: ScheduleInfo, known: KnownCalendars, now: datetime, limit: int
     ) -> FirePlan:
         """Plan one; what cannot be planned is flagged, and is in nobody's way."""
         schedule = info.schedule
         try:
-            planned = plan_slots(
+            planning = plan_slots(
                 _trigger(schedule.name, schedule.trigger),
                 calendars_of(schedule.calendars, known),
                 next_fire=info.next_fire,
@@ -162,6 +183,7 @@ class Firer(Service):
                 max_runs=schedule.max_runs,
                 limit=limit,
             )
+            planned = await self._in_steps(planning)
             slots = [self._slot(info, slot, state) for slot, state in planned.slots]
         except UNREADABLE as error:
             return _problem(info, f"{error}" or type(error).__name__)

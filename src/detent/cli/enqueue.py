@@ -1,5 +1,7 @@
 """`detent enqueue`: one job from the command line."""
 
+import asyncio
+import contextlib
 import json
 import sys
 from datetime import timedelta
@@ -21,17 +23,20 @@ from detent.cli.command import (
 from detent.cli.completion import complete_task
 from detent.cli.groups import meant
 from detent.cli.locate import aim, find_app
-from detent.cli.moments import read_time
-from detent.cli.output import on_terminal, print_json, print_next, status
+from detent.cli.moments import now, read_time
+from detent.cli.output import on_terminal, print_json, print_next, status, warn
 from detent.cli.running import run
 from detent.cli.session import refuse_memory
 from detent.config import parse_duration
-from detent.errors import JobCanceled, JobFailed, JobTimeout
+from detent.errors import DetentError, JobCanceled, JobFailed, JobTimeout
 from detent.handle import Job
-from detent.model.job import Priority
+from detent.model.job import JobInfo, Priority
+from detent.model.state import State
 from detent.tasks import ON_CONFLICT, BoundCall
 
 FOR_EVER: Final = ""
+PATIENCE: Final = 2.0
+"""How many seconds a job may be pending before it is asked who could run it."""
 AROUND: Final = 60
 """How many characters of a line are shown on each side of a mistake."""
 
@@ -221,8 +226,9 @@ async def _wait(
 ) -> None:
     """Wait for the end of the job and print what came of it."""
     record: dict[str, Any] = {"id": str(job.id), "created": job.created}
+    lookout = asyncio.create_task(_miss_a_node(app, job, place))
     try:
-        with status(f"job {job.id} runs as soon as a node does: detent node {place}"):
+        with status(f"waiting for job {job.id}"):
             # Not of the task's type: what is stored is what is printed.
             result = await app.jobs.result(job.id, limit)
     except (JobFailed, JobCanceled) as error:
@@ -233,7 +239,39 @@ async def _wait(
         click.get_current_context().exit(FAILED)
     except JobTimeout as error:
         raise Failed(f"{error}, and goes on; see: detent jobs show {job.id}") from error
+    finally:
+        lookout.cancel()
     if as_json:
         print_json(record | {"state": "succeeded", "result": result})
     else:
         click.echo(json.dumps(result, ensure_ascii=False))
+
+
+async def _miss_a_node(app: App, job: Job[Any], place: str) -> None:
+    """Say once that nobody is there who could run a job, as soon as that is so."""
+    with contextlib.suppress(DetentError):  # who waits for the job hears of it anyway
+        while True:
+            await asyncio.sleep(PATIENCE)
+            found = await app.jobs.get(job.id)
+            if found.state is State.PENDING and not await _is_served(app, found):
+                break
+        node = f"serves the queue {found.queue}"
+        command = f"detent node {place}"
+        if found.queue not in app.config.node.slots():
+            command += f" --queues {found.queue}=10"
+        if found.needs:
+            needs = ",".join(found.needs)
+            node += f" and has {needs}"
+            command += f" --capabilities {needs}"
+        warn(f"no active node {node}; the job waits for one: {command}")
+
+
+async def _is_served(app: App, job: JobInfo) -> bool:
+    """Tell whether a living node can run a job."""
+    return any(
+        node.state == "active"
+        and node.lease_until > now()
+        and job.queue in node.queues
+        and set(job.needs) <= set(node.capabilities)
+        for node in await app.nodes.list()
+    )

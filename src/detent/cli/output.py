@@ -30,6 +30,7 @@ STATE_STYLES: Final = {
     "waiting": "yellow",
     "paused": "yellow",
     "draining": "yellow",
+    "recycled": "yellow",
     "joining": "yellow",
     "canceled": "dim",
 }
@@ -183,6 +184,12 @@ def say(line: str) -> None:
     """Print a sentence to people; programs have no use for it."""
     if on_terminal():
         click.echo(line)
+
+
+def warn(line: str) -> None:
+    """Say what is not as it should be, to people and to logs alike; the command goes on."""
+    # Not err=True, which would write into the line of a status that is shown.
+    click.echo(f"detent: {line}", file=sys.stderr)
 
 
 def print_next(*commands: str) -> None:

@@ -3,18 +3,24 @@
 A slot is *missed* when it is later than the schedule's threshold; any other that has come is simply
 fired. What happens with missed ones is the schedule's rule (`Misfire`). A year of seconds is never
 counted through: the latest missed slots are searched from the end, and only they are told of.
+
+Even so, ten thousand slots to catch up with take a quarter of a second. So a plan is made in steps,
+one for each slot that is looked at, and whoever makes it may do something else in between.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from detent.model.calendars import Calendar, next_allowed
 from detent.model.schedule import Misfire, SlotState
 from detent.model.triggers import Trigger
 from detent.model.zones import INSTANT
+
+Result = TypeVar("Result")
+Steps: TypeAlias = Generator[None, None, Result]
 
 PAGE: Final = 1000
 """At most so many slots are in one plan."""
@@ -67,9 +73,9 @@ class _Line:
     def _is_over(self, slot: datetime) -> bool:
         return self.end_at is not None and slot > self.end_at
 
-    def latest(self, first: datetime, before: datetime, count: int) -> list[datetime]:
+    def latest(self, first: datetime, before: datetime, count: int) -> Steps[list[datetime]]:
         """Return the last `count` slots from `first` on that lie before a moment."""
-        walked = self._walk(first, before, SAMPLE)
+        walked = yield from self._walk(first, before, SAMPLE)
         if len(walked) <= SAMPLE:
             return walked[-count:]
         # Most triggers are regular: begin a little before the end.
@@ -78,28 +84,29 @@ class _Line:
         is_far = span < before - walked[-1]
         near = self.after(before - span) if is_far else walked[-1]
         if near is not None and near < before:
-            last = self._walk(near, before, 4 * count + SAMPLE)
+            last = yield from self._walk(near, before, 4 * count + SAMPLE)
             if len(last) <= 4 * count + SAMPLE and (not is_far or len(last) >= count):
                 return (last if is_far else walked[:-1] + last)[-count:]
         # Others have their slots in heaps: search them one by one from the end.
         found: list[datetime] = []
         end = before
         while len(found) < count:
-            slot = self._last_before(walked[-1], end, step)
+            slot = yield from self._last_before(walked[-1], end, step)
             if slot == walked[-1]:
                 break
             found.append(slot)
             end, step = slot, end - slot
         return [*walked, *reversed(found)][-count:]
 
-    def _walk(self, first: datetime, before: datetime, most: int) -> list[datetime]:
+    def _walk(self, first: datetime, before: datetime, most: int) -> Steps[list[datetime]]:
         """Return the slots from `first` on that lie before a moment, `most` and one at most."""
         walked = [first]
         while len(walked) <= most and (slot := self._before(walked[-1], before)) is not None:
             walked.append(slot)
+            yield
         return walked
 
-    def _last_before(self, low: datetime, end: datetime, step: timedelta) -> datetime:
+    def _last_before(self, low: datetime, end: datetime, step: timedelta) -> Steps[datetime]:
         """Return the last slot before `end`, knowing one, and guessing that it is a step away."""
         high = end
         while step < high - low:
@@ -108,6 +115,7 @@ class _Line:
                 low = slot
                 break
             high, step = high - step, 2 * step
+            yield
         while (slot := self._before(low, end)) is not None:
             low = slot
             middle = low + (high - low) // 2
@@ -116,6 +124,7 @@ class _Line:
                 high = middle
             else:
                 low = slot
+            yield
         return low
 
     def _before(self, moment: datetime, end: datetime) -> datetime | None:
@@ -138,8 +147,8 @@ def plan_slots(  # noqa: PLR0913 - a schedule and where it stands, each by its n
     runs: int = 0,
     max_runs: int | None = None,
     limit: int = PAGE,
-) -> SlotPlan:
-    """Return what to write for a schedule whose next slot is `next_fire`, at the time `now`.
+) -> Steps[SlotPlan]:
+    """Return, in steps, what to write for a schedule whose next slot is `next_fire`, at `now`.
 
     Slots come in their order; those that are fired count towards `max_runs`. Of missed slots,
     `SKIP` fires none, `FIRE_ONCE` the latest, `CATCH_UP` the latest `catch_up_limit`. A plan with
@@ -153,7 +162,7 @@ def plan_slots(  # noqa: PLR0913 - a schedule and where it stands, each by its n
     planned: list[tuple[datetime, SlotState]] = []
     if slot < now - threshold:
         kept = {Misfire.SKIP: 0, Misfire.FIRE_ONCE: 1, Misfire.CATCH_UP: catch_up_limit}[misfire]
-        missed = line.latest(slot, now - threshold, kept + SKIPS_TOLD)
+        missed = yield from line.latest(slot, now - threshold, kept + SKIPS_TOLD)
         first_kept = len(missed) - kept
         planned = [
             (each, SlotState.FIRED if index >= first_kept else SlotState.SKIPPED_MISFIRE)
@@ -163,6 +172,7 @@ def plan_slots(  # noqa: PLR0913 - a schedule and where it stands, each by its n
     while slot is not None and slot <= now and len(planned) <= limit:
         planned.append((slot, SlotState.FIRED))
         slot = line.after(slot)
+        yield
     return _within(planned, slot, left, limit)
 
 

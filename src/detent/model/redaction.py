@@ -14,12 +14,20 @@ _NAMES: Final = (
     r"passw(?:or)?d|passphrase|pwd|secret|token|authorization|credentials?"
     r"|api[_-]?key|access[_-]?key|private[_-]?key|secret[_-]?key|session[_-]?id"
 )
-# A name, perhaps in quotes, an equals sign or a colon, and a value, perhaps in quotes that were
-# cut off, perhaps behind the word that says which kind it is. Names may end longer words.
+# The quotes at the end may have been cut off.
+_QUOTED: Final = r"(?:[bru]{1,2}+(?=[\"']))?(?:\"(?:[^\"\\\n]|\\.)*+\"?|'(?:[^'\\\n]|\\.)*+'?)"
+# A name, perhaps in quotes, an equals sign or a colon, and a value, perhaps in quotes, perhaps
+# behind the word that says which kind it is. Names may end longer words.
 _PAIR: Final = re.compile(
     rf"(?P<name>(?:{_NAMES})[\"']?[ \t]*+[=:][ \t]*+)"
-    r"(?P<value>(?:[bru]{1,2}+(?=[\"']))?(?:\"(?:[^\"\\\n]|\\.)*+\"?|'(?:[^'\\\n]|\\.)*+'?)"
-    r"|(?:(?:bearer|basic|digest|token)[ \t]++)?[^\s,;&\"'<>(){}\[\]]++)",
+    rf"(?:{_QUOTED}|(?:(?:bearer|basic|digest|token)[ \t]++)?[^\s,;&\"'<>(){{}}\[\]]++)",
+    re.IGNORECASE,
+)
+# The same as a tuple of two, both in quotes, or as a list of two within a list: a list of two that
+# stands alone is more often one of names.
+_TUPLE: Final = re.compile(
+    r"(?P<name>(?:\(|(?<=[\[,])\[|(?<=[\[,]\s)\[)[bru]{0,2}+(?P<quote>[\"'])"
+    rf"[\w.-]{{0,40}}?(?:{_NAMES})(?P=quote),\s*+){_QUOTED}(?=\s*+(?:[)\]]|\Z))",
     re.IGNORECASE,
 )
 _PRIVATE_KEY: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY( BLOCK)?-----")
@@ -88,8 +96,9 @@ class Redaction:
 
 
 def without_pairs(text: str) -> str:
-    """Return a text without the values of `password=...`, `"token": "..."` and their like."""
-    return _PAIR.sub(lambda found: f"{found['name']}{MASK}", text)
+    """Return a text without the values of `password=...`, `("token", "...")` and their like."""
+    text = _TUPLE.sub(rf"\g<name>{MASK}", text)
+    return _PAIR.sub(rf"\g<name>{MASK}", text)
 
 
 def without_keys(text: str) -> str:
