@@ -68,6 +68,32 @@ async def test_a_start_that_fails_leaves_no_heart_that_beats(lost: str) -> None:
 
 
 @in_virtual_time
+@pytest.mark.parametrize("wakeups", [True, False])
+async def test_who_drains_a_node_that_is_being_replaced_is_heard(wakeups: bool) -> None:
+    """Else its parent starts another one, which serves on."""
+    stage = Stage(wakeups=wakeups)
+    nodes = stage.app.nodes
+
+    @stage.app.task
+    async def work(seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    for drained in (False, True):
+        async with stage.node(max_jobs=1, name="web-1") as node:
+            ended = asyncio.ensure_future(node.wait_stopped())
+            await work.enqueue(20)
+            await work.enqueue(0)
+            await stage.until(
+                lambda: [each.state for each in stage.tables.nodes.values()] == ["recycled"]
+            )
+            if drained:
+                assert (await nodes.drain("web-1")).state == "draining"
+            await ended
+            assert node.was_sent_away is drained
+        assert await stage.store.nodes() == []
+
+
+@in_virtual_time
 async def test_a_process_that_is_too_big_from_the_start_is_told_so() -> None:
     """It would drain at once; and its parent would start another, again and again."""
     stage = Stage()

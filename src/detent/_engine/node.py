@@ -57,6 +57,8 @@ class Node:
         """Whether the store has kept the drain waiting: it is not waited for again and again."""
         self.was_sent_away = False
         """Whether it ends because somebody drained it by name, from outside."""
+        self._recycled = False
+        """Whether it ends because a fresh process is to take its place."""
         self._draining = asyncio.Lock()
         self._stopped = asyncio.Event()
 
@@ -187,6 +189,7 @@ class Node:
                 await self._fence(trouble)
             elif not self._stopping and (self._membership.draining or self._has_had_enough()):
                 self.was_sent_away = self._membership.draining
+                self._recycled = not self.was_sent_away
                 self.stop()
 
     def _has_had_enough(self) -> bool:
@@ -261,7 +264,8 @@ class Node:
         winding_down = self._runtime.spawn(self._crew.daemons.wind_down(grace), "detent-wind-down")
         await self._end(LAST_CALL, *self._crew.claiming)
         await self._try(self._crew.stop_leading())
-        await self._try(self._parts.store.drain(self.identity.incarnation))
+        drain = self._parts.store.drain(self.identity.incarnation, returns=self._recycled)
+        await self._try(drain)
         released = self._crew.dispatcher.release_waiting()
         await self._wait_quiet(limit, unless_hurried=True)
         stopped = self._crew.dispatcher.stop_all(Stop.DRAIN)
@@ -308,6 +312,10 @@ class Node:
         # After the last end is written, so that it is told too.
         await self._end(FLUSH_LIMIT, *self._crew.announcer.services)
         await self._crew.announcer.close()
+        if self._recycled:
+            # Meanwhile somebody may have drained it by name: then nobody is to take its place.
+            await self._membership.ask(self._patience(LAST_CALL))
+            self.was_sent_away = self._membership.draining
         await self._try(self._membership.leave(), needed=True)
         for name, executor in self._parts.executors.items():
             try:

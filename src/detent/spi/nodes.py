@@ -40,7 +40,7 @@ class Beat(NamedTuple):
     nodes: int
     """How many nodes are active."""
     draining: bool = False
-    """Whether somebody wants the node to drain, or it does already."""
+    """Whether somebody wants the node to drain, or it does already; not that it is recycled."""
     next_end: float | None = None
     """Seconds until the first lease of another node ends; None without others."""
     slots: Mapping[str, int] = {}
@@ -84,8 +84,12 @@ class NodeStore(Protocol):
         Never creates or revives a node.
         """
 
-    async def drain(self, node: UUID) -> None:
-        """Mark a node as draining: it claims nothing more."""
+    async def drain(self, node: UUID, *, returns: bool = False) -> None:
+        """Mark a node as draining: it claims nothing more.
+
+        One that `returns`, since its process is replaced by a fresh one, is recycled instead, and
+        hears of it when somebody wants it to drain all the same.
+        """
 
     async def leave(self, node: UUID) -> None:
         """Remove a node that holds no claims any more; one that still holds some stays listed."""

@@ -14,6 +14,7 @@ JOINING: Final = "joining"
 ACTIVE: Final = "active"
 DEAD: Final = "dead"
 DRAINING: Final = "draining"
+RECYCLED: Final = "recycled"
 
 
 def join(
@@ -86,11 +87,11 @@ def beat(
     )
 
 
-def drain(tables: Tables, now: datetime, node: UUID) -> None:
-    """Let a node claim nothing more."""
+def drain(tables: Tables, now: datetime, node: UUID, *, returns: bool = False) -> None:
+    """Let a node claim nothing more; one that is recycled can still be told to stay away."""
     row = tables.nodes.get(node)
-    if row is not None and row.state in (JOINING, ACTIVE):
-        tables.nodes[node] = row._replace(state=DRAINING)
+    if row is not None and row.state in (JOINING, ACTIVE, RECYCLED):
+        tables.nodes[node] = row._replace(state=RECYCLED if returns else DRAINING)
 
 
 def leave(tables: Tables, now: datetime, node: UUID) -> None:

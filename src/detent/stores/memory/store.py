@@ -148,8 +148,8 @@ class MemoryStore(Breaking, Telling, Scheduling):
     ) -> Beat:
         return await self._do(nodes.beat, node, lease, load)
 
-    async def drain(self, node: UUID) -> None:
-        return await self._do(nodes.drain, node)
+    async def drain(self, node: UUID, *, returns: bool = False) -> None:
+        return await self._do(nodes.drain, node, returns=returns)
 
     async def leave(self, node: UUID) -> None:
         return await self._do(nodes.leave, node)

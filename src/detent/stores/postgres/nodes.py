@@ -49,9 +49,9 @@ class Nodes:
         slots = rows[0]["slots"]
         return beat._replace(slots={} if slots is None else json.loads(slots))
 
-    async def drain(self, node: UUID) -> None:
+    async def drain(self, node: UUID, *, returns: bool = False) -> None:
         """See `NodeStore.drain`."""
-        await self.database.fetch("drain_node", node)
+        await self.database.fetch("drain_node", node, "recycled" if returns else "draining")
 
     async def leave(self, node: UUID) -> None:
         """See `NodeStore.leave`."""

@@ -85,9 +85,12 @@ class Nodes:
 
         return await self.database.write(work, urgent=True)
 
-    async def drain(self, node: UUID) -> None:
+    async def drain(self, node: UUID, *, returns: bool = False) -> None:
         """See `NodeStore.drain`."""
-        await self.database.write(lambda session: session.change(sql("drain_node"), node.bytes))
+        state = "recycled" if returns else "draining"
+        await self.database.write(
+            lambda session: session.change(sql("drain_node"), node.bytes, state)
+        )
 
     async def leave(self, node: UUID) -> None:
         """See `NodeStore.leave`."""

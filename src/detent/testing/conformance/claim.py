@@ -287,10 +287,11 @@ class ClaimConformance:
         await enqueued(store)
         assert await claimed(store, new_id()) == []
 
-    async def test_a_draining_node_gets_nothing(self, store: Store) -> None:
+    @pytest.mark.parametrize("returns", [False, True])
+    async def test_a_draining_node_gets_nothing(self, store: Store, returns: bool) -> None:
         await enqueued(store)
         node = await joined(store)
-        await store.drain(node)
+        await store.drain(node, returns=returns)
         assert await claimed(store, node) == []
 
     async def test_a_node_that_left_gets_nothing(self, store: Store) -> None:

@@ -138,6 +138,19 @@ class NodeConformance:
         (found,) = await store.nodes()
         assert found.state == "draining", "a heartbeat does not end it"
 
+    async def test_a_node_that_is_recycled_hears_that_it_is_to_stay_away(
+        self, store: Store
+    ) -> None:
+        node = await joined(store)
+        await store.drain(node, returns=True)
+        assert [found.state for found in await store.nodes()] == ["recycled"]
+        beat = await store.beat(node, HOUR)
+        assert (beat.alive, beat.nodes, beat.draining) == (True, 0, False)
+        await store.drain(node)
+        assert (await store.beat(node, HOUR)).draining
+        await store.drain(node, returns=True)
+        assert (await store.beat(node, HOUR)).draining, "what was said stands"
+
     async def test_draining_or_leaving_as_a_stranger_is_harmless(self, store: Store) -> None:
         await store.drain(new_id())
         await store.leave(new_id())

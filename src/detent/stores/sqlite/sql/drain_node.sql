@@ -1,3 +1,4 @@
--- A node claims no more.
--- ?1 incarnation
-UPDATE detent_node SET state = 'draining' WHERE incarnation = ?1 AND state IN ('joining', 'active')
+-- A node claims no more. One that is recycled can still be told to stay away.
+-- ?1 incarnation  ?2 state: draining or recycled
+UPDATE detent_node SET state = ?2
+WHERE incarnation = ?1 AND state IN ('joining', 'active', 'recycled')
