@@ -117,14 +117,14 @@ async def foreign(connection: Any, shape: Shape, scale: Scale) -> None:
 
 
 async def parked(connection: Any, shape: Shape, scale: Scale) -> None:
-    """Older jobs in the same lanes, all behind one limit."""
+    """Older jobs in the same lanes that are not to be claimed."""
     count = scale.big // 10
     await add_jobs(connection, shape, 0, count)
     await connection.execute(
         f"""INSERT INTO detent.detent_parked
                 (id, reason, parked_at, due_at, attempt, generation, priority, crashes, hooks,
-                 lane, limits)
-            SELECT id, 'limit', now(), due_at, 1, 1, priority, 0, 0, lane, ARRAY['one-key']
+                 lane)
+            SELECT id, 'paused', now(), due_at, 1, 1, priority, 0, 0, lane
             FROM detent.detent_job WHERE {numbered(0, count)}"""
     )
 

@@ -38,12 +38,11 @@ def _over_tree(pid: int, read: Callable[[psutil.Process], T]) -> list[T]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time of a process, its children alive, and those it has already buried."""
+    """CPU time of a process and its children: those alive, and those that were buried."""
 
     def own(process: psutil.Process) -> float:
         times = process.cpu_times()
-        buried = times.children_user + times.children_system if process.pid == pid else 0.0
-        return float(times.user + times.system + buried)
+        return float(times.user + times.system + times.children_user + times.children_system)
 
     return sum(_over_tree(pid, own))
 

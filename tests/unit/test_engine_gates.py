@@ -1,13 +1,21 @@
 """If these fail, jobs behind gates wait although there are slots for them."""
 
 import asyncio
+import random
+from collections import Counter
+from contextlib import AsyncExitStack
+from datetime import timedelta
 
+import pytest
+
+from detent import Priority, Rate
 from detent._engine.look import LONGEST_REST
 from detent.testing.simulation.stage import Stage
 from detent.testing.virtual import in_virtual_time
 
 LANES = 1_200
 LATENCY = 0.02
+SECOND = timedelta(seconds=1)
 
 
 @in_virtual_time
@@ -47,3 +55,142 @@ async def test_a_look_that_was_held_up_does_not_hide_lanes_for_long() -> None:
         ended = await stage.until(lambda: len(stage.tables.outcome) == 1)
         assert ended - began < LONGEST_REST + 1.0
         release.set()
+
+
+@in_virtual_time
+@pytest.mark.parametrize("nodes", [1, 3])
+@pytest.mark.parametrize("wakeups", [True, False])
+async def test_a_heavy_job_is_not_overtaken_for_ever(nodes: int, wakeups: bool) -> None:
+    stage, started = Stage(wakeups=wakeups), list[str]()
+    stage.app.limit("memory", concurrency=4)
+
+    @stage.app.task(resource="memory")
+    async def light(number: int) -> None:
+        started.append("light")
+        await asyncio.sleep(1 + number % 3 / 10)
+
+    @stage.app.task(resource="memory", weight=4)
+    async def heavy() -> None:
+        started.append("heavy")
+
+    await stage.app.enqueue_many([light.bind(number) for number in range(10)])
+    await asyncio.sleep(0.1)
+    await heavy.enqueue()
+    await asyncio.sleep(0.1)
+    await stage.app.enqueue_many([light.bind(number) for number in range(50)])
+    async with AsyncExitStack() as stack:
+        for _ in range(nodes):
+            await stack.enter_async_context(stage.node())
+        await stage.until(lambda: len(stage.tables.outcome) == 61)
+    assert started.index("heavy") <= 14
+
+
+@in_virtual_time
+async def test_a_heavy_job_has_its_turn_at_a_rate() -> None:
+    stage, started = Stage(), list[str]()
+    stage.app.limit("api", rate=Rate(10, SECOND, burst=5))
+
+    @stage.app.task(resource="api")
+    async def light(number: int) -> None:
+        started.append("light")
+
+    @stage.app.task(resource="api", weight=5)
+    async def heavy() -> None:
+        started.append("heavy")
+
+    await stage.app.enqueue_many([light.bind(number) for number in range(10)])
+    await asyncio.sleep(0.1)
+    await heavy.enqueue()
+    await asyncio.sleep(0.1)
+    await stage.app.enqueue_many([light.bind(number) for number in range(100)])
+    async with stage.node():
+        await stage.until(lambda: len(stage.tables.outcome) == 111)
+    assert started.index("heavy") <= 20
+
+
+@in_virtual_time
+async def test_what_can_never_run_keeps_nobody_waiting() -> None:
+    stage = Stage()
+    stage.app.limit("memory", concurrency=4)
+
+    @stage.app.task(resource="memory")
+    async def light() -> None: ...
+
+    @stage.app.task(resource="memory", weight=4)
+    async def heavy() -> None: ...
+
+    await heavy.enqueue()
+    await asyncio.sleep(0.1)
+    await light.enqueue()
+    await stage.app.limits.set("memory", concurrency=2)
+    async with stage.node():
+        began = stage.now
+        assert await stage.until(lambda: len(stage.tables.outcome) == 1) - began < 1.0
+        await stage.app.limits.set("memory", concurrency=4)
+        began = stage.now
+        assert await stage.until(lambda: len(stage.tables.outcome) == 2) - began < 1.0
+
+
+@in_virtual_time
+async def test_who_is_more_urgent_does_not_wait_behind_a_heavy_job() -> None:
+    stage, release = Stage(), asyncio.Event()
+    stage.app.limit("memory", concurrency=4)
+
+    @stage.app.task(resource="memory")
+    async def light(wait: bool) -> None:
+        if wait:
+            await release.wait()
+
+    @stage.app.task(resource="memory", weight=4)
+    async def heavy() -> None: ...
+
+    await light.enqueue(True)
+    async with stage.node():
+        await stage.until(lambda: len(stage.tables.running) == 1)
+        await heavy.enqueue()
+        await asyncio.sleep(0.1)
+        later = await light.enqueue(False)
+        await asyncio.sleep(10)
+        assert stage.tables.outcome == {}, "it stands behind the heavy one"
+        urgent, began = await light.options(priority=Priority.CRITICAL).enqueue(False), stage.now
+        assert await stage.until(lambda: urgent.id in stage.tables.outcome) - began < 1.0
+        assert later.id not in stage.tables.outcome
+        release.set()
+        await stage.until(lambda: len(stage.tables.outcome) == 4)
+
+
+@in_virtual_time
+@pytest.mark.parametrize("seed", range(12))
+async def test_light_and_heavy_jobs_all_have_their_turn(seed: int) -> None:
+    dice = random.Random(seed)
+    stage, used, most = Stage(wakeups=dice.random() < 0.7), Counter[str](), Counter[str]()
+    stage.app.limit("memory", concurrency=5)
+    stage.app.limit("api", concurrency=4, rate=Rate(20, SECOND, burst=6))
+    tasks = []
+    for resource, weights in {"memory": (1, 2, 5), "api": (1, 3, 4)}.items():
+        for weight in weights:
+
+            async def work(seconds: float, resource: str = resource, weight: int = weight) -> None:
+                used[resource] += weight
+                most[resource] = max(most[resource], used[resource])
+                await asyncio.sleep(seconds)
+                used[resource] -= weight
+
+            named = stage.app.task(name=f"{resource}-{weight}", resource=resource, weight=weight)
+            tasks.append((named(work), weight))
+    seconds, jobs = 0.0, 0
+    async with AsyncExitStack() as stack:
+        for _ in range(dice.choice([1, 3])):
+            await stack.enter_async_context(stage.node(queues={"default": dice.choice([2, 20])}))
+        for _ in range(60):
+            task, weight = dice.choice(tasks)
+            lasts = dice.choice([0.0, 0.1, 1.0])
+            seconds, jobs = seconds + weight * lasts, jobs + 1
+            await task.options(priority=Priority(dice.choice([1, 2, 2, 2, 4]))).enqueue(lasts)
+            await asyncio.sleep(dice.choice([0.0, 0.0, 0.05]))
+        began = stage.now
+        ended = await stage.until(lambda: len(stage.tables.outcome) == jobs)
+    assert most["memory"] <= 5
+    assert most["api"] <= 4
+    # A third of what the resources have, and a look for hints that were lost.
+    assert ended - began < seconds / 3 + 5

@@ -8,6 +8,7 @@ their turns: see `detent._engine.turns`.
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -320,10 +321,11 @@ class GatedClaimer(Service):
         queues = [queue for queue in self._lanes.ready_queues if rooms[queue] > 0]
         now, asked = self.runtime.monotonic(), []
         for queue in queues:
-            lanes = self._lanes.ready_in(queue)
-            most = max(AT_ONCE // len(queues), 1)
             turns = self._turns_of(queue)
-            asked += turns.choose(lanes, rooms[queue], most, now, alone=len(queues) == 1)
+            lanes = self._lanes.ready_in(queue, partial(turns.precedes, now))
+            most = max(AT_ONCE // len(queues), 1)
+            alone, kept = len(queues) == 1, self._lanes.some_kept
+            asked += turns.choose(lanes, rooms[queue], most, now, alone=alone, others_wait=kept)
         return asked
 
     def _turns_of(self, queue: str) -> Turns:

@@ -18,6 +18,7 @@ BATCH: Final = 64
 
 # Of lanes that are ready, how many of each priority are looked at for whose turn it is.
 WINDOW: Final = 200
+SOON: Final = 0.001
 # What is told of the end of a job: nothing that is more urgent than what was there.
 ENDED: Final = Priority.LOWEST
 # Who waits for the tokens of a rate waits for a gate that no end of a job opens.
@@ -43,6 +44,7 @@ class KnownLane:
         "heard",
         "home",
         "is_tight",
+        "keeps",
         "lane",
         "own_weight",
         "place",
@@ -71,6 +73,8 @@ class KnownLane:
         """When it may be asked, unless it is ready."""
         self.blocked_by: str | None = None
         """The gate that was full: an end of a job behind it may change that."""
+        self.keeps: str | None = None
+        """What it waits for, if the rest of a gate is kept for it, and not for those behind it."""
         self.is_tight = True
         """Whether the last claim was ended by one of its gates, for all that is known."""
         self.heard = False
@@ -125,6 +129,8 @@ class KnownLanes:
         self._monotonic = monotonic
         self._known: dict[str, KnownLane] = {}
         self._blocked: dict[str, Places] = {}
+        self._keepers: dict[str, dict[str, KnownLane]] = {}
+        """By what they wait for the lanes for which the rest of a gate is kept."""
         self._asked: list[KnownLane] = []
         self._later: list[tuple[float, str]] = []
         self._ready: dict[str, Places] = {}
@@ -140,9 +146,41 @@ class KnownLanes:
         """The queues of those that may be asked now."""
         return [queue for queue, places in self._ready.items() if places]
 
-    def ready_in(self, queue: str) -> list[KnownLane]:
-        """Return the first of a queue that may be asked now, of each priority."""
-        return self._ready[queue].first(WINDOW)
+    def ready_in(
+        self, queue: str, precedes: Callable[[KnownLane, KnownLane], bool]
+    ) -> list[KnownLane]:
+        """Return the first of a queue that may be asked now, of each priority.
+
+        Who comes behind one for which a gate is kept waits there with it.
+        """
+        while lanes := self._ready[queue].first(WINDOW):
+            if not self._keepers:
+                return lanes
+            keepers = [self._keeper_before(known, precedes) for known in lanes]
+            for known, keeper in zip(lanes, keepers, strict=True):
+                if keeper is not None and keeper.blocked_by is not None:
+                    seconds = max(keeper.at - self._monotonic(), SOON)
+                    self._wait_for(known, keeper.blocked_by, seconds)
+            if None in keepers:
+                return [
+                    known for known, keeper in zip(lanes, keepers, strict=True) if keeper is None
+                ]
+        return []
+
+    def _keeper_before(
+        self, known: KnownLane, precedes: Callable[[KnownLane, KnownLane], bool]
+    ) -> KnownLane | None:
+        for gate in known.gates:
+            for place in (gate, _TOKENS + gate):
+                for keeper in self._keepers.get(place, {}).values():
+                    if precedes(keeper, known):
+                        return keeper
+        return None
+
+    @property
+    def some_kept(self) -> bool:
+        """Whether the rest of a gate is kept for somebody."""
+        return bool(self._keepers)
 
     @property
     def full(self) -> bool:
@@ -178,8 +216,11 @@ class KnownLanes:
             if is_new or not (ended or priority == ENDED):
                 mine.changed = True
                 self._heard_of(mine, priority, is_new=is_new and priority != ENDED)
-            # Where others wait already for a gate, one more changes nothing.
-            if not (mine.waits_for_tokens or (came and mine.blocked_by and mine.head)):
+            # Where others wait already for a gate, one more changes nothing; unless all of them
+            # stand behind one that needs much, and this one does not.
+            is_behind = mine.blocked_by in self._keepers and mine.keeps is None
+            waits = mine.waits_for_tokens or (came and mine.blocked_by and mine.head)
+            if is_behind or not waits:
                 self._let_go(mine)
         return mine is not None or opened > 0 or lane in self.suspects
 
@@ -220,7 +261,7 @@ class KnownLanes:
         waiting = self._blocked.get(gate)
         if not waiting:
             return 0
-        some = waiting.first(BATCH)
+        some = [*self._keepers.get(gate, {}).values(), *waiting.first(BATCH)]
         for known in some:
             self._let_go(known)
         return len(some)
@@ -279,6 +320,9 @@ class KnownLanes:
             self.ready_at(known, due_in)
         else:
             self._wait_for(known, _TOKENS + told.blocked_by, max(min(wait, look), due_in))
+        if told.keeps and known.blocked_by is not None:
+            known.keeps = known.blocked_by
+            self._keepers.setdefault(known.keeps, {})[known.lane] = known
 
     def _wait_for(self, known: KnownLane, gate: str, seconds: float) -> None:
         self.ready_at(known, seconds)
@@ -331,3 +375,9 @@ class KnownLanes:
         gate, known.blocked_by = known.blocked_by, None
         if gate is not None and not self._blocked.get(gate):
             self._blocked.pop(gate, None)
+        if known.keeps is not None:
+            keepers = self._keepers[known.keeps]
+            del keepers[known.lane]
+            if not keepers:
+                del self._keepers[known.keeps]
+            known.keeps = None

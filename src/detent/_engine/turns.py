@@ -47,13 +47,28 @@ class Turns:
         waited = max(now - due - BEHIND, 0.0)
         return priority + (int(waited / self._boost) if self._boost else 0)
 
+    def precedes(self, now: float, one: KnownLane, other: KnownLane) -> bool:
+        """Tell whether the head of one lane comes before that of another, for all that is known."""
+        level, others = self.level(one, now), self.level(other, now)
+        if level is None or others is None:
+            return False
+        return (-level, _since(one)) < (-others, _since(other))
+
     def choose(
-        self, lanes: Sequence[KnownLane], room: int, most: int, now: float, *, alone: bool = True
+        self,
+        lanes: Sequence[KnownLane],
+        room: int,
+        most: int,
+        now: float,
+        *,
+        alone: bool = True,
+        others_wait: bool = False,
     ) -> list[Turn]:
         """Return what to ask of which lanes, the most urgent first: all room is given away.
 
         Where no other queue is asked (`alone`), those that are less urgent are asked in the same
         claim for what is left: the claim has no more than the room in all, and serves in order.
+        Where `others_wait` for whom a gate is kept, no lane gives what is less urgent than them.
         """
         levels: dict[int, list[KnownLane]] = {}
         unknown: list[KnownLane] = []
@@ -64,7 +79,7 @@ class Turns:
         # Lanes of which nobody knows how urgent they are get a chance, and tell.
         first = levels.pop(top, []) + unknown
         # One by itself may give all it has; of several none may hold up what is more urgent.
-        least = top if len(lanes) > 1 else 0
+        least = top if len(lanes) > 1 or others_wait else 0
         shares = self._divide(first, room, most)
         asked = [Turn(known, count, least) for known, count in shares.items()]
         for level in sorted(levels, reverse=True) if alone else ():

@@ -81,12 +81,14 @@ class Opening:
     grants: Grants = NOTHING_TAKEN
     taken: int = 0
     """How much of it has been handed out since."""
+    kept: int = 0
+    """What a job needs for which the rest is kept; 0 when there is none."""
 
     def room(self, weight: int) -> int:
         """Return how many more jobs of a weight may pass."""
-        room = inf
+        room = 0.0 if self.kept else inf
         if self.limit.concurrency is not None:
-            room = self.limit.concurrency - self.used - self.taken
+            room = min(room, self.limit.concurrency - self.used - self.taken)
         if self.limit.rate is not None:
             room = min(room, self._rate_left(self.limit.rate))
         return max(floor((room + CRUMB) / weight), 0)
@@ -94,6 +96,7 @@ class Opening:
     def wait(self, weight: int) -> float | None:
         """Return when to ask again if it is the rate that keeps a job out."""
         rate, limit = self.limit.rate, self.limit
+        weight = max(weight, self.kept)
         if rate is None or self._rate_left(rate) + CRUMB >= weight:
             return None
         if limit.concurrency is not None and limit.concurrency - self.used - self.taken < weight:
@@ -104,6 +107,16 @@ class Opening:
         seconds = wait(rate, self.grants_after(rate), max(weight, several), self.now)
         # A job that weighs more than the rate ever has may be let in when the rate is changed.
         return min(seconds, max(rate.per.total_seconds(), LONG))
+
+    def keep(self, weight: int) -> bool:
+        """Let nobody else pass before a job of a weight; return False if it never could."""
+        concurrency, rate = self.limit.concurrency, self.limit.rate
+        if concurrency is not None and weight > concurrency:
+            return False
+        if rate is not None and weight > rate.most:
+            return False
+        self.kept = max(self.kept, weight)
+        return True
 
     def grants_after(self, rate: Rate) -> Grants:
         """Return what is to be remembered when what was handed out has passed."""
@@ -143,6 +156,14 @@ class Admission:
             opening = self._openings.get(gate.name)
             if opening is not None:
                 opening.taken += gate.weight * count
+
+    def keep(self, gate: Gate) -> bool:
+        """Keep the rest of a gate for a job that needs more; return whether that is any use.
+
+        Or lighter ones, of which there is always another, would overtake it for ever.
+        """
+        opening = self._openings.get(gate.name)
+        return gate.weight > 1 and opening is not None and opening.keep(gate.weight)
 
     def wait(self, gate: Gate) -> float | None:
         """Return the seconds until a gate may be open again; None when nobody can know."""

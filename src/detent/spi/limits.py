@@ -50,6 +50,8 @@ class LaneAnswer(NamedTuple):
     what is left is at most as urgent."""
     weight: int | None
     """How many turns the key of a fair share was given by its limit; None when it has none."""
+    keeps: bool = False
+    """Whether its first job needs more of that gate than is left, and the rest is kept for it."""
 
 
 class GatedAnswer(NamedTuple):
@@ -106,6 +108,8 @@ class LimitStore(Protocol):
         that runs by a valid claim no gate takes more than its limit; each rate counts all that it
         ever let in. Lanes are served in the order given, each in its own order, and of each only
         jobs whose aged priority is high enough. A lane of which nothing is wanted is looked at.
+        What is left of a gate when the first job of a lane needs more than that is kept for it: no
+        lane behind may have it.
         """
 
     async def gated_lanes(

@@ -70,15 +70,17 @@ def claim_gated(tables: Tables, now: datetime, request: GatedRequest) -> GatedAn
         if paused:
             wish = 0
         room, narrow = admission.room(gates[scan.lane], wish)
-        best = nsmallest(room, _urgent(tables, now, scan, least, order), order)
+        best = nsmallest(room + 1, _urgent(tables, now, scan, least, order), order)
         held = tuple(admission.held(gates[scan.lane]))
-        taken = [take(tables, now, place, request, held) for place in best]
+        taken = [take(tables, now, place, request, held) for place in best[:room]]
         admission.use(gates[scan.lane], len(taken))
         blocked = narrow if len(taken) == room else None
         if paused:
             blocked = Gate(gate_name(QUEUE, scan.queue))
+        is_kept_out = room == 0 < wish and len(best) > 0
+        keeps = is_kept_out and blocked is not None and admission.keep(blocked)
         retry = None if blocked is None else admission.wait(blocked)
-        answers.append((scan, len(taken), None if blocked is None else blocked.name, retry))
+        answers.append((scan, len(taken), None if blocked is None else blocked.name, retry, keeps))
         claims += taken
     _remember(tables, openings)
     return GatedAnswer(
@@ -92,8 +94,9 @@ def claim_gated(tables: Tables, now: datetime, request: GatedRequest) -> GatedAn
                 _due_in(tables, now, scan),
                 _head(tables, now, scan.lane, order),
                 _weight(tables, gates[scan.lane]),
+                keeps,
             )
-            for scan, taken, blocked, retry in answers
+            for scan, taken, blocked, retry, keeps in answers
         ],
     )
 

@@ -1,26 +1,19 @@
 """Keeps limits and rates, and gives jobs behind gates to nodes."""
 
-import hashlib
 import json
+from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
-from functools import lru_cache
-from typing import Any, Final
-from weakref import WeakKeyDictionary
+from typing import Any
 
-from detent.model.gates import FAIR, QUEUE, RESOURCE, TASK, Gate, gate_name, gates_of
 from detent.model.job import Claim
 from detent.model.limits import Limit
 from detent.model.rates import Algorithm, Rate
 from detent.spi.limits import GatedAnswer, GatedLane, GatedRequest, Head, LaneAnswer, LimitInfo
 from detent.spi.rates import RateAsk, RateVerdict
-from detent.spi.scans import LaneScan
 from detent.stores.postgres.claim import scan_columns
 from detent.stores.postgres.database import Database
-
-GATES: Final = 10_000
-# Where a gate stands among the limits of a running job; rates are not given back.
-_PLACES: Final = {RESOURCE: 1, TASK: 2, QUEUE: 3}
+from detent.stores.postgres.gates import gate_memory, gates_asked, lock_key, share_of
 
 
 class Limiting:
@@ -65,8 +58,8 @@ class Limiting:
     async def claim_gated(self, request: GatedRequest) -> GatedAnswer:
         """See `LimitStore.claim_gated`."""
         lanes, queues, rooms, due_at, ids = scan_columns(request.scans)
-        used, weights, ends, gates, *rest = self._gates(request.scans)
-        floors, server = gate_floors(self.database).of(gates)
+        gates = gates_asked(self.database.address.schema, request.scans)
+        memory = gate_memory(self.database)
         rows = await self.database.fetch(
             "claim_gated",
             request.node,
@@ -75,71 +68,40 @@ class Limiting:
             rooms,
             list(request.free),
             list(request.least),
-            [_share(lane) for lane in lanes],
+            [share_of(lane) for lane in lanes],
             due_at,
             ids,
-            used,
-            weights,
-            ends,
-            gates,
-            *rest,
-            floors,
-            server,
+            *gates,
+            *memory.of(gates),
+            memory.expects_many(request.scans),
             request.limit,
             request.boost_interval.total_seconds(),
             request.inline_args,
         )
-        told, oldest, server = json.loads(rows[-1]["args"])
+        told, floors, mosts, server = json.loads(rows.pop()["args"])
         if told is None:
             return GatedAnswer([], [])
-        claims = [Claim._make(row) for row in rows[:-1]]
-        fence = claims[0].fence if claims else None
-        gate_floors(self.database).learn(gates, [fence if o is None else o for o in oldest], server)
+        claims = [Claim._make(row) for row in rows]
+        memory.learn(gates, floors, mosts, server, claims[0].fence if claims else None)
+        memory.took(request.scans, len(claims))
+        taken = Counter(claim.lane for claim in claims)
         return GatedAnswer(
             claims,
             [
                 LaneAnswer(
                     lane,
-                    taken,
+                    taken[lane],
                     gate,
                     wait,
                     None if due is None else max(due, 0.0),
                     _head(priority, waited),
                     weight,
+                    keeps,
                 )
-                for lane, (taken, gate, wait, due, priority, waited, weight) in zip(
+                for lane, (gate, wait, due, priority, waited, weight, keeps) in zip(
                     lanes, told, strict=True
                 )
             ],
-        )
-
-    def _gates(self, scans: Sequence[LaneScan]) -> tuple[list[Any], ...]:
-        """Return the gates of all lanes as numbers, and each of them once with its lock."""
-        schema = self.database.address.schema
-        numbers: dict[str, int] = {}
-        gates: list[Gate] = []
-        used: list[int] = []
-        weights: list[int] = []
-        ends: list[int] = []
-        for scan in scans:
-            for gate in (*gates_of(scan.lane), Gate(gate_name(QUEUE, scan.queue))):
-                if gate.kind == FAIR:
-                    continue
-                number = numbers.setdefault(gate.name, len(numbers) + 1)
-                if number > len(gates):
-                    gates.append(gate)
-                used.append(number)
-                weights.append(gate.weight)
-            ends.append(len(used))
-        return (
-            used,
-            weights,
-            ends,
-            [gate.name for gate in gates],
-            [gate.definition for gate in gates],
-            [lock_key(schema, gate.name) for gate in gates],
-            [gate.kind != QUEUE for gate in gates],
-            [_PLACES.get(gate.kind, 0) for gate in gates],
         )
 
     async def gated_lanes(
@@ -173,51 +135,6 @@ class Limiting:
     async def forget_rates(self, idle_seconds: float, limit: int) -> int:
         """See `RateStore.forget_rates`."""
         return len(await self.database.fetch("forget_rates", idle_seconds, limit))
-
-
-class GateFloors:
-    """Where counting may begin at each gate: behind the dead rows that vacuum has not yet removed.
-
-    Fences of one gate only grow, so what is remembered here may be old, but never wrong.
-    """
-
-    def __init__(self) -> None:
-        self._floors: dict[str, int] = {}
-        self._server: float | None = None
-
-    def of(self, gates: Sequence[str]) -> tuple[list[int], float | None]:
-        """Return the floors of some gates, and the server for which they hold."""
-        return [self._floors.get(gate, 0) for gate in gates], self._server
-
-    def learn(self, gates: Sequence[str], oldest: Sequence[int | None], server: float) -> None:
-        """Take in the oldest fence that counts at each gate; None where that is not known."""
-        if server != self._server or len(self._floors) > GATES:
-            self._floors.clear()
-            self._server = server
-        self._floors.update(
-            (gate, fence) for gate, fence in zip(gates, oldest, strict=True) if fence is not None
-        )
-
-
-_floors: Final[WeakKeyDictionary[Database, GateFloors]] = WeakKeyDictionary()
-
-
-def gate_floors(database: Database) -> GateFloors:
-    """Return the floors that this process knows for a database."""
-    return _floors.setdefault(database, GateFloors())
-
-
-@lru_cache(maxsize=10_000)
-def lock_key(schema: str, gate: str) -> int:
-    """Return the number under which those who want to pass a gate take turns."""
-    digest = hashlib.blake2b(f"detent gate {schema} {gate}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big", signed=True)
-
-
-@lru_cache(maxsize=10_000)
-def _share(lane: str) -> str | None:
-    """Return the gate of the fair share in which the jobs of a lane have their turns, if any."""
-    return next((gate.name for gate in gates_of(lane) if gate.kind == FAIR), None)
 
 
 def _head(priority: int | None, waited: float | None) -> Head | None:

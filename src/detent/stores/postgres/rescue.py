@@ -55,7 +55,11 @@ class Rescuing:
         self.notifier.publish([Hint(row["lane"]) for row in woken])
         # Those that went back are announced; permits were given back by the others too.
         self.notifier.publish(
-            [Hint(row["lane"]) for row in jobs if row["state"] != "pending" and row["limits"]]
+            [
+                Hint(row["lane"])
+                for row in jobs
+                if row["state"] != "pending" and row["hooks"] & Hook.LIMIT
+            ]
         )
         if any(row["state"] != "pending" for row in jobs):
             self.notifier.publish([Hint(OUTBOX)])

@@ -27,7 +27,6 @@ CREATE TABLE detent.detent_job (
     options         bytea,
     params          bytea,
     tags            text[],
-    limits          text[],
     idempotency_key text,
     unique_key      text,
     parent          uuid,
@@ -50,8 +49,7 @@ CREATE TABLE detent.detent_ready (
     priority   smallint    NOT NULL,
     crashes    smallint    NOT NULL DEFAULT 0,
     hooks      smallint    NOT NULL DEFAULT 0,
-    lane       text        NOT NULL,
-    limits     text[]
+    lane       text        NOT NULL
 ) WITH (
     -- A queue's rows live for moments: vacuum early and without pauses.
     autovacuum_vacuum_scale_factor = 0.01,
@@ -65,27 +63,28 @@ ALTER TABLE detent.detent_ready ADD PRIMARY KEY (id);
 
 -- Claims. What a release needs to put the job back in its old place is kept here.
 CREATE TABLE detent.detent_running (
-    id         uuid        NOT NULL PRIMARY KEY,
-    fence      bigint      NOT NULL,
-    node       uuid        NOT NULL,
-    claimed_at timestamptz NOT NULL,
-    due_at     timestamptz NOT NULL,
-    attempt    integer     NOT NULL,
-    generation integer     NOT NULL,
-    priority   smallint    NOT NULL,
-    crashes    smallint    NOT NULL,
-    hooks      smallint    NOT NULL,
-    lane       text        NOT NULL,
-    limits     text[],
-    weights    integer[]
+    id            uuid        NOT NULL PRIMARY KEY,
+    fence         bigint      NOT NULL,
+    node          uuid        NOT NULL,
+    claimed_at    timestamptz NOT NULL,
+    due_at        timestamptz NOT NULL,
+    attempt       integer     NOT NULL,
+    generation    integer     NOT NULL,
+    priority      smallint    NOT NULL,
+    crashes       smallint    NOT NULL,
+    hooks         smallint    NOT NULL,
+    lane          text        NOT NULL,
+    resource_gate bigint,
+    task_gate     bigint,
+    queue_gate    bigint,
+    weight        integer
 ) WITH (
     autovacuum_vacuum_scale_factor = 0.01,
     autovacuum_vacuum_cost_delay = 0,
     autovacuum_analyze_scale_factor = 0.05
 );
 
--- Jobs that are not to be claimed: paused, waiting for another job, behind a limit, of a task
--- that no node knows.
+-- Jobs that are not to be claimed: paused, waiting for another job, of a task that no node knows.
 CREATE TABLE detent.detent_parked (
     id          uuid        NOT NULL PRIMARY KEY,
     reason      text        NOT NULL,
@@ -98,8 +97,7 @@ CREATE TABLE detent.detent_parked (
     priority    smallint    NOT NULL,
     crashes     smallint    NOT NULL,
     hooks       smallint    NOT NULL,
-    lane        text        NOT NULL,
-    limits      text[]
+    lane        text        NOT NULL
 );
 CREATE INDEX detent_parked_waits_for ON detent.detent_parked (waits_for)
     WHERE waits_for IS NOT NULL;
@@ -449,16 +447,30 @@ CREATE TABLE detent.detent_limit (
     edited      boolean NOT NULL DEFAULT false
 );
 
--- The gates at which a running job counts: that of its resource, of its task, and of its queue. How
--- much of a limit is used is the sum of what stands here, so nothing can leak. The weights are those
--- of the same places; NULL stands for 1.
+-- The gates at which a running job counts, by the numbers of their locks: an index of numbers is
+-- cheap to keep, and the names are in the lane. Its weight is what it takes of its resource; NULL
+-- stands for 1. How much of a limit is used is the sum of what stands here, so nothing can leak.
 -- Partial: a job without limits pays nothing for them.
-CREATE INDEX detent_running_resource ON detent.detent_running ((limits[1]), fence)
-    WHERE limits[1] IS NOT NULL;
-CREATE INDEX detent_running_task ON detent.detent_running ((limits[2]), fence)
-    WHERE limits[2] IS NOT NULL;
-CREATE INDEX detent_running_queue ON detent.detent_running ((limits[3]), fence)
-    WHERE limits[3] IS NOT NULL;
+CREATE INDEX detent_running_resource ON detent.detent_running (resource_gate, fence)
+    WHERE resource_gate IS NOT NULL;
+CREATE INDEX detent_running_task ON detent.detent_running (task_gate, fence)
+    WHERE task_gate IS NOT NULL;
+CREATE INDEX detent_running_queue ON detent.detent_running (queue_gate, fence)
+    WHERE queue_gate IS NOT NULL;
+
+-- The same as rows, with the place of each kind of gate.
+CREATE VIEW detent.detent_held AS
+SELECT 1 AS place, resource_gate AS gate, coalesce(weight, 1) AS weight, fence
+FROM detent.detent_running
+WHERE resource_gate IS NOT NULL
+UNION ALL
+SELECT 2, task_gate, 1, fence
+FROM detent.detent_running
+WHERE task_gate IS NOT NULL
+UNION ALL
+SELECT 3, queue_gate, 1, fence
+FROM detent.detent_running
+WHERE queue_gate IS NOT NULL;
 
 -- The tokens that a rate by bucket has kept, at a moment. No row means a full bucket.
 CREATE TABLE detent.detent_bucket (
@@ -588,28 +600,36 @@ END $$;
 -- due_at_ ids_  where scans begin, five priorities for each lane, as in claim_jobs
 -- lane_gates_   the numbers of the gates of all lanes, lane after lane, with their weights_
 -- ends_         for each lane, how many of those there are up to its own
--- gates_ definitions_ keys_ required_ places_: one for each gate; the lock of a gate is its key, and
--- its place among the limits of a running job 1 to 3, or 0 for none
--- floors_       no claim with an older fence counts at each gate, if server_ is still the same: fences
---               of one gate only grow, since they are given out under its lock
+-- gates_ definitions_ keys_ required_ places_ wishes_ floors_ mosts_ sinces_: one for each gate
+--     its lock is its key; its place among the limits of a running job 1 to 3, or 0 for none
+--     how much is asked of it in all
+--     its floor: no claim with an older fence counts, if server_ is still the same. Fences of one
+--     gate only grow, since they are given out under its lock
+--     how much was used at most, by claims up to a fence; NULL if nobody has counted
+-- many_         of the one lane as many are due as there is room for, for all that is known
 CREATE FUNCTION detent.detent_open_gates(
     node_ uuid, lanes_ text[], queues_ text[], rooms_ integer[], frees_ integer[],
-    least_ integer[], shares_ text[], due_at_ timestamptz[], ids_ uuid[], lane_gates_ integer[], weights_ integer[], ends_ integer[],
+    least_ integer[], shares_ text[], due_at_ timestamptz[], ids_ uuid[], lane_gates_ integer[],
+    weights_ integer[], ends_ integer[],
     gates_ text[], definitions_ text[], keys_ bigint[], required_ boolean[], places_ integer[],
-    floors_ bigint[], server_ float8, limit_ integer, boost_ float8
+    wishes_ bigint[], floors_ bigint[], mosts_ bigint[], sinces_ bigint[], server_ float8,
+    many_ boolean, limit_ integer, boost_ float8
 ) RETURNS TABLE (
     number integer, lane text, room integer,
     -- The only job that may be taken, where one at a time may run: they keep their order.
     only_one uuid,
-    -- What its running jobs count at, and how much of it each takes.
-    held text[], held_by integer[],
+    -- What its running jobs count at, and how much each takes of its resource.
+    resource_gate bigint, task_gate bigint, queue_gate bigint, held integer,
     blocked_by text, wait float8, due_in float8, now timestamptz,
     -- What is most urgent of it: its priority, and for how long it has waited.
     priority integer, waited float8,
     -- What the limit of its share says.
     weight integer,
-    -- The oldest fence that counts at each gate, and since when this server runs.
-    floors bigint[], server float8
+    -- Whether the rest of a gate is kept for it.
+    keeps boolean,
+    -- The oldest fence that counts at each gate, how much of it is used at most with what is let
+    -- in, and since when this server runs.
+    floors bigint[], mosts bigint[], server float8
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
@@ -621,11 +641,14 @@ DECLARE
     counted_   float8[]  := array_fill(NULL::float8, ARRAY[cardinality(gates_)]);
     rated_     float8[]  := array_fill(NULL::float8, ARRAY[cardinality(gates_)]);
     begun_     float8[]  := array_fill(NULL::float8, ARRAY[cardinality(gates_)]);
+    -- And what a job needs for which the rest is kept, or light ones would overtake it for ever.
+    kept_      integer[] := array_fill(0, ARRAY[cardinality(gates_)]);
     rules_     detent.detent_limit[] := array_fill(
         NULL::detent.detent_limit, ARRAY[cardinality(gates_)]);
     rule_      detent.detent_limit;
     first_     integer := 1;
     number_    integer;
+    wish_      integer;
     here_      integer;
     narrow_    integer;
     total_     integer := 0;
@@ -634,8 +657,10 @@ BEGIN
     IF server IS DISTINCT FROM server_ THEN
         -- Another server, or the same after a crash, may give out lower fences than the last one.
         floors_ := array_fill(0::bigint, ARRAY[cardinality(gates_)]);
+        mosts_ := array_fill(NULL::bigint, ARRAY[cardinality(gates_)]);
     END IF;
     floors := array_fill(NULL::bigint, ARRAY[cardinality(gates_)]);
+    mosts := array_fill(NULL::bigint, ARRAY[cardinality(gates_)]);
     -- Gates are locked in one order by all, and each statement after this sees what was committed
     -- while it waited: so what is counted below is exact. The locks are held until the claim is
     -- committed. All of it is one call from the client, since one that is stopped between two would
@@ -659,40 +684,37 @@ BEGIN
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    -- All gates at once: a statement for each would take longer than what it does.
+    -- All gates at once: a statement for each would take longer than what it does. Of what was
+    -- counted before some may have ended; with those who have come since it is the most that can be
+    -- used, and if that leaves room for all that is asked, there is no need to count.
     FOR gate_ IN
-        SELECT asked.number, known AS rule, used.weight, used.fence
-        FROM unnest(gates_, definitions_, places_, floors_)
-            WITH ORDINALITY AS asked (gate, definition, place, floor, number)
+        SELECT asked.number, known AS rule, coalesce(bound.most, used.weight) AS used,
+            CASE WHEN bound.most IS NULL THEN used.fence ELSE asked.floor END AS floor
+        FROM unnest(keys_, definitions_, places_, wishes_, floors_, mosts_, sinces_)
+            WITH ORDINALITY AS asked (key, definition, place, wish, floor, most, since, number)
         CROSS JOIN LATERAL (
             SELECT * FROM detent.detent_limit AS known WHERE known.name = asked.definition OFFSET 0
         ) AS known
+        LEFT JOIN LATERAL (
+            SELECT asked.most + coalesce(sum(held.weight), 0) AS most
+            FROM detent.detent_held AS held
+            WHERE asked.most IS NOT NULL
+                AND held.place = asked.place AND held.gate = asked.key AND held.fence > asked.since
+        ) AS bound ON bound.most + asked.wish <= known.concurrency
         CROSS JOIN LATERAL (
             SELECT coalesce(sum(held.weight), 0) AS weight, min(held.fence) AS fence
-            FROM (
-                SELECT coalesce(running.weights[1], 1) AS weight, running.fence
-                FROM detent.detent_running AS running
-                WHERE asked.place = 1 AND running.limits[1] = asked.gate
-                    AND running.fence >= asked.floor
-                UNION ALL
-                SELECT coalesce(running.weights[2], 1), running.fence
-                FROM detent.detent_running AS running
-                WHERE asked.place = 2 AND running.limits[2] = asked.gate
-                    AND running.fence >= asked.floor
-                UNION ALL
-                SELECT coalesce(running.weights[3], 1), running.fence
-                FROM detent.detent_running AS running
-                WHERE asked.place = 3 AND running.limits[3] = asked.gate
-                    AND running.fence >= asked.floor
-            ) AS held
+            FROM detent.detent_held AS held
+            WHERE bound.most IS NULL
+                AND held.place = asked.place AND held.gate = asked.key AND held.fence >= asked.floor
         ) AS used
         WHERE limited_[asked.number]
     LOOP
         rule_ := gate_.rule;
         rules_[gate_.number] := rule_;
         IF rule_.concurrency IS NOT NULL THEN
-            counted_[gate_.number] := rule_.concurrency - gate_.weight;
-            floors[gate_.number] := gate_.fence;
+            counted_[gate_.number] := rule_.concurrency - gate_.used;
+            floors[gate_.number] := gate_.floor;
+            mosts[gate_.number] := gate_.used;
         END IF;
         IF rule_.rate_count IS NOT NULL THEN
             rated_[gate_.number] := detent.detent_rate_left(
@@ -701,11 +723,18 @@ BEGIN
             begun_[gate_.number] := rated_[gate_.number];
         END IF;
     END LOOP;
+    FOR j IN 1 .. cardinality(lane_gates_) LOOP
+        -- Where a gate may be the narrower, what is due is counted.
+        number_ := lane_gates_[j];
+        many_ := many_ AND rated_[number_] IS NULL
+            AND coalesce(counted_[number_] > wishes_[number_], true);
+    END LOOP;
     -- And all lanes: how many are due, up to what was asked for, which is the best, and when the next
     -- one is due that is not among them. Of the index alone.
     FOR lane_ IN
-        SELECT scan.number, due.count, best.id AS best, best.priority, best.due_at AS best_due_at,
-            next.due_at, next.head,
+        SELECT scan.number,
+            CASE WHEN many_ THEN scan.room + 1 ELSE due.count END AS count,
+            best.id AS best, best.priority, best.due_at AS best_due_at, next.due_at, next.head,
             (SELECT known.weight FROM detent.detent_limit AS known WHERE known.name = scan.share)
                 AS weight,
             EXISTS (
@@ -732,7 +761,7 @@ BEGIN
                     AND ready.due_at <= now
                 ORDER BY ready.due_at, ready.id
                 -- And one more, to know whether any is left.
-                LIMIT scan.room + 1
+                LIMIT CASE WHEN many_ THEN 0 ELSE scan.room + 1 END
             ) AS head
             WHERE level.priority + CASE WHEN boost_ > 0 THEN
                 floor(date_part('epoch', now - head.due_at) / boost_) ELSE 0 END >= scan.least
@@ -772,7 +801,7 @@ BEGIN
                 ]) FILTER (WHERE head.waited >= 0) AS head
             -- None of these where it is known that more are due.
             FROM generate_series(
-                0, CASE WHEN due.count <= scan.room THEN 4 ELSE -1 END
+                0, CASE WHEN due.count <= scan.room AND NOT many_ THEN 4 ELSE -1 END
             ) AS level (priority)
             CROSS JOIN LATERAL (
                 SELECT ready.due_at, date_part('epoch', now - ready.due_at) AS waited
@@ -801,13 +830,17 @@ BEGIN
         i := lane_.number;
         number := i;
         lane := lanes_[i];
-        room := least(rooms_[i], limit_ - total_);
+        wish_ := least(rooms_[i], limit_ - total_);
+        room := wish_;
         narrow_ := NULL;
         only_one := NULL;
         wait := NULL;
+        resource_gate := NULL;
+        task_gate := NULL;
+        queue_gate := NULL;
         held := NULL;
-        held_by := NULL;
         blocked_by := NULL;
+        keeps := false;
         weight := lane_.weight;
         IF lane_.paused THEN
             room := 0;
@@ -825,19 +858,25 @@ BEGIN
                 CONTINUE;
             END IF;
             IF counted_[number_] IS NOT NULL THEN
-                held := coalesce(held, ARRAY[NULL, NULL, NULL]::text[]);
-                held[places_[number_]] := gates_[number_];
-                IF weights_[j] > 1 THEN
-                    held_by := coalesce(held_by, ARRAY[NULL, NULL, NULL]::integer[]);
-                    held_by[places_[number_]] := weights_[j];
-                END IF;
+                CASE places_[number_]
+                    WHEN 1 THEN
+                        resource_gate := keys_[number_];
+                        held := nullif(weights_[j], 1);
+                    WHEN 2 THEN
+                        task_gate := keys_[number_];
+                    WHEN 3 THEN
+                        queue_gate := keys_[number_];
+                    ELSE
+                        NULL;
+                END CASE;
             END IF;
             IF rated_[number_] IS NOT NULL THEN
-                room := least(room, frees_[i]);
+                wish_ := least(wish_, frees_[i]);
+                room := least(room, wish_);
             END IF;
-            here_ := greatest(floor(
+            here_ := CASE WHEN kept_[number_] > 0 THEN 0 ELSE greatest(floor(
                 (least(counted_[number_], rated_[number_]) + 1e-6) / weights_[j]
-            ), 0);
+            ), 0) END;
             -- Also one that will be full by this: nobody need ask to hear so.
             IF here_ <= room THEN
                 room := here_;
@@ -865,17 +904,25 @@ BEGIN
         FOR j IN first_ .. ends_[i] LOOP
             number_ := lane_gates_[j];
             counted_[number_] := counted_[number_] - weights_[j] * room;
+            mosts[number_] := mosts[number_] + weights_[j] * room;
             rated_[number_] := rated_[number_] - weights_[j] * room;
         END LOOP;
         IF blocked_by IS NOT NULL THEN
             number_ := lane_gates_[narrow_];
-            IF rated_[number_] + 1e-6 < weights_[narrow_]
-                AND coalesce(counted_[number_], weights_[narrow_]) >= weights_[narrow_]
+            rule_ := rules_[number_];
+            keeps := weights_[narrow_] > 1 AND room = 0 AND wish_ > 0 AND lane_.count > 0
+                AND coalesce(weights_[narrow_] <= rule_.concurrency, true)
+                AND coalesce(
+                    weights_[narrow_] <= coalesce(rule_.burst, rule_.rate_count), true);
+            kept_[number_] := greatest(
+                kept_[number_], CASE WHEN keeps THEN weights_[narrow_] ELSE 0 END);
+            here_ := greatest(weights_[narrow_], kept_[number_]);
+            IF rated_[number_] + 1e-6 < here_
+                AND coalesce(counted_[number_], here_) >= here_
             THEN
-                rule_ := rules_[number_];
                 wait := detent.detent_rate_wait(gates_[number_], rule_.rate_count,
                     rule_.rate_per, coalesce(rule_.burst, rule_.rate_count), rule_.algorithm, now,
-                    rated_[number_], weights_[narrow_]);
+                    rated_[number_], here_);
             END IF;
         END IF;
         first_ := ends_[i] + 1;

@@ -153,8 +153,15 @@ class _GatedClaiming:
             blocked = narrow if taken == room else None
             if scan.queue in paused:
                 blocked = gates[-1]
+            keeps = (
+                blocked is not None
+                and room == 0 < wish
+                and blocked.weight > 1
+                and self._has_due(session, scan, least)
+                and admission.keep(blocked)
+            )
             retry = None if blocked is None else admission.wait(blocked)
-            answers.append((scan.lane, taken, blocked and blocked.name, retry))
+            answers.append(((scan.lane, taken, blocked and blocked.name, retry), keeps))
         claims = self._move(session, fence) if total else []
         _remember(session, openings)
         left = session.table(
@@ -164,8 +171,8 @@ class _GatedClaiming:
         return GatedAnswer(
             [claim_from(row) for row in claims],
             [
-                LaneAnswer(*answer, *_left(heads, session.now, self._boost), weight)
-                for answer, heads, weight in zip(answers, left, weights, strict=True)
+                LaneAnswer(*answer, *_left(heads, session.now, self._boost), weight, keeps)
+                for (answer, keeps), heads, weight in zip(answers, left, weights, strict=True)
             ],
         )
 
@@ -197,6 +204,12 @@ class _GatedClaiming:
             least,
         )
 
+    def _has_due(self, session: Session, scan: LaneScan, least: int) -> bool:
+        """Tell whether jobs of a lane are due, and urgent enough."""
+        return bool(
+            session.value(sql("claim_gated", "urgent"), scan.lane, session.now, self._boost, least)
+        )
+
     def _move(self, session: Session, fence: int) -> list[Any]:
         session.change(sql("claim_jobs", "fenced"), fence)
         session.change(sql("claim_jobs", "running"), fence, self._node, session.now)
@@ -208,18 +221,10 @@ class _GatedClaiming:
 
 def _mark(session: Session, fence: int, lane: str, held: Sequence[Gate]) -> None:
     """Write down at which gates the jobs of a lane count."""
-    names: list[str | None] = [None, None, None]
-    weights: list[int | None] = [None, None, None]
-    for gate in held:
-        names[_PLACES[gate.kind]] = gate.name
-        weights[_PLACES[gate.kind]] = gate.weight if gate.weight > 1 else None
-    session.change(
-        sql("claim_gated", "limited"),
-        fence,
-        lane,
-        written(names) if held else None,
-        written(weights) if any(weights) else None,
-    )
+    gates = {gate.kind: gate for gate in held}
+    names = [gates[kind].name if kind in gates else None for kind in _PLACES]
+    weight = gates[RESOURCE].weight if RESOURCE in gates else None
+    session.change(sql("claim_gated", "limited"), fence, lane, *names, weight)
 
 
 def _openings(session: Session, gates: Sequence[Gate]) -> dict[str, Opening]:

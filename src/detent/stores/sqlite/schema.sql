@@ -30,7 +30,6 @@ CREATE TABLE detent_job (
     enqueued_at     INTEGER NOT NULL,
     codec           TEXT    NOT NULL,
     tags            TEXT,
-    limits          TEXT,
     idempotency_key TEXT,
     unique_key      TEXT,
     parent          BLOB,
@@ -62,30 +61,30 @@ CREATE TABLE detent_ready (
     priority   INTEGER NOT NULL,
     crashes    INTEGER NOT NULL DEFAULT 0,
     hooks      INTEGER NOT NULL DEFAULT 0,
-    lane       TEXT    NOT NULL,
-    limits     TEXT
+    lane       TEXT    NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX detent_ready_claim ON detent_ready (lane, priority, due_at, id);
 
 -- Claims. What a release needs to put the job back in its old place is kept here.
 CREATE TABLE detent_running (
-    id         BLOB    NOT NULL PRIMARY KEY,
-    fence      INTEGER NOT NULL,
-    node       BLOB    NOT NULL,
-    claimed_at INTEGER NOT NULL,
-    due_at     INTEGER NOT NULL,
-    attempt    INTEGER NOT NULL,
-    generation INTEGER NOT NULL,
-    priority   INTEGER NOT NULL,
-    crashes    INTEGER NOT NULL,
-    hooks      INTEGER NOT NULL,
-    lane       TEXT    NOT NULL,
-    limits     TEXT,
-    weights    TEXT
+    id            BLOB    NOT NULL PRIMARY KEY,
+    fence         INTEGER NOT NULL,
+    node          BLOB    NOT NULL,
+    claimed_at    INTEGER NOT NULL,
+    due_at        INTEGER NOT NULL,
+    attempt       INTEGER NOT NULL,
+    generation    INTEGER NOT NULL,
+    priority      INTEGER NOT NULL,
+    crashes       INTEGER NOT NULL,
+    hooks         INTEGER NOT NULL,
+    lane          TEXT    NOT NULL,
+    resource_gate TEXT,
+    task_gate     TEXT,
+    queue_gate    TEXT,
+    weight        INTEGER
 ) STRICT, WITHOUT ROWID;
 
--- Jobs that are not to be claimed: paused, waiting for another job, behind a limit, of a task
--- that no node knows.
+-- Jobs that are not to be claimed: paused, waiting for another job, of a task that no node knows.
 CREATE TABLE detent_parked (
     id          BLOB    NOT NULL PRIMARY KEY,
     reason      TEXT    NOT NULL,
@@ -98,8 +97,7 @@ CREATE TABLE detent_parked (
     priority    INTEGER NOT NULL,
     crashes     INTEGER NOT NULL,
     hooks       INTEGER NOT NULL,
-    lane        TEXT    NOT NULL,
-    limits      TEXT
+    lane        TEXT    NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX detent_parked_waits_for ON detent_parked (waits_for) WHERE waits_for IS NOT NULL;
 CREATE INDEX detent_parked_unknown_task ON detent_parked (id) WHERE reason = 'unknown_task';
@@ -436,16 +434,13 @@ CREATE TABLE detent_limit (
     edited      INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 
--- The gates at which a running job counts, as JSON: that of its resource, of its task, and of its
--- queue. How much of a limit is used is the sum of what stands here, so nothing can leak. The weights
--- are those of the same places; null stands for 1.
+-- The gates at which a running job counts. Its weight is what it takes of its resource; NULL stands
+-- for 1. How much of a limit is used is the sum of what stands here, so nothing can leak.
 -- Partial: a job without limits pays nothing for them.
-CREATE INDEX detent_running_resource ON detent_running (json_extract(limits, '$[0]'))
-    WHERE json_extract(limits, '$[0]') IS NOT NULL;
-CREATE INDEX detent_running_task ON detent_running (json_extract(limits, '$[1]'))
-    WHERE json_extract(limits, '$[1]') IS NOT NULL;
-CREATE INDEX detent_running_queue ON detent_running (json_extract(limits, '$[2]'))
-    WHERE json_extract(limits, '$[2]') IS NOT NULL;
+CREATE INDEX detent_running_resource ON detent_running (resource_gate)
+    WHERE resource_gate IS NOT NULL;
+CREATE INDEX detent_running_task ON detent_running (task_gate) WHERE task_gate IS NOT NULL;
+CREATE INDEX detent_running_queue ON detent_running (queue_gate) WHERE queue_gate IS NOT NULL;
 
 -- The tokens that a rate by bucket has kept, at a moment. No row means a full bucket.
 CREATE TABLE detent_bucket (

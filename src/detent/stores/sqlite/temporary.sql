@@ -2,18 +2,20 @@
 -- live in memory, belong to one connection, and are rolled back with its transaction.
 
 CREATE TABLE IF NOT EXISTS temp.detent_taken (
-    number     INTEGER NOT NULL PRIMARY KEY,
-    fence      INTEGER NOT NULL,
-    id         BLOB    NOT NULL,
-    due_at     INTEGER NOT NULL,
-    attempt    INTEGER NOT NULL,
-    generation INTEGER NOT NULL,
-    priority   INTEGER NOT NULL,
-    crashes    INTEGER NOT NULL,
-    hooks      INTEGER NOT NULL,
-    lane       TEXT    NOT NULL,
-    limits     TEXT,
-    weights    TEXT
+    number        INTEGER NOT NULL PRIMARY KEY,
+    fence         INTEGER NOT NULL,
+    id            BLOB    NOT NULL,
+    due_at        INTEGER NOT NULL,
+    attempt       INTEGER NOT NULL,
+    generation    INTEGER NOT NULL,
+    priority      INTEGER NOT NULL,
+    crashes       INTEGER NOT NULL,
+    hooks         INTEGER NOT NULL,
+    lane          TEXT    NOT NULL,
+    resource_gate TEXT,
+    task_gate     TEXT,
+    queue_gate    TEXT,
+    weight        INTEGER
 ) STRICT;
 
 CREATE TABLE IF NOT EXISTS temp.detent_end (
@@ -28,7 +30,6 @@ CREATE TABLE IF NOT EXISTS temp.detent_end (
     crashes    INTEGER NOT NULL,
     hooks      INTEGER NOT NULL,
     lane       TEXT    NOT NULL,
-    limits     TEXT,
     task       TEXT    NOT NULL,
     queue      TEXT    NOT NULL,
     lasted     REAL    NOT NULL,

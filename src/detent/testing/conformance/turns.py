@@ -6,9 +6,10 @@ import pytest
 
 from detent.model.gates import Gate, gate_name
 from detent.model.limits import Limit
+from detent.model.rates import Rate
 from detent.spi.store import Store
 from detent.testing.conformance.builders import HOUR, MINUTE
-from detent.testing.conformance.limits import BOOST, QUEUE, SMTP, asked, behind, lane
+from detent.testing.conformance.limits import BOOST, QUEUE, SMTP, asked, behind, finished, lane
 from detent.testing.conformance.steps import enqueued, joined, now_of
 
 
@@ -99,3 +100,46 @@ class TurnConformance:
         ]
         assert await store.reset_limit(gold.name) == Limit(gold.name, weight=3)
         assert await store.reset_limit(other.name) is None
+
+    async def test_what_is_left_is_kept_for_a_job_that_needs_more(self, store: Store) -> None:
+        heavy = Gate(SMTP.name, 3)
+        await store.declare_limits([Limit(SMTP.name, 4)])
+        await enqueued(store, *(behind(SMTP) for _ in range(9)))
+        node = await joined(store)
+        first = await asked(store, node, lane(SMTP), room=2)
+        # It may come, but nothing has come yet.
+        nothing = await asked(store, node, lane(heavy), lane(SMTP), room=1)
+        assert [(each.taken, each.keeps) for each in nothing.lanes] == [(0, False), (1, False)]
+        await finished(store, node, nothing.claims)
+        await enqueued(store, behind(heavy))
+        answer = await asked(store, node, lane(heavy), lane(SMTP))
+        assert [(each.taken, each.blocked_by, each.keeps) for each in answer.lanes] == [
+            (0, SMTP.name, True),
+            (0, SMTP.name, False),
+        ]
+        # Who comes before it may have what there is.
+        before = await asked(store, node, lane(SMTP), lane(heavy))
+        assert [(each.taken, each.keeps) for each in before.lanes] == [(2, False), (0, True)]
+        await finished(store, node, [*first.claims, *before.claims])
+        last = await asked(store, node, lane(heavy), lane(SMTP))
+        assert [(each.taken, each.keeps) for each in last.lanes] == [(1, False), (1, False)]
+
+    async def test_nothing_is_kept_for_a_job_that_can_never_run(self, store: Store) -> None:
+        heavy = Gate(SMTP.name, 3)
+        await store.set_limit(Limit(SMTP.name, 2))
+        await enqueued(store, behind(heavy), behind(SMTP))
+        node = await joined(store)
+        answer = await asked(store, node, lane(heavy), lane(SMTP))
+        assert [(each.taken, each.keeps) for each in answer.lanes] == [(0, False), (1, False)]
+
+    async def test_tokens_are_kept_for_a_job_that_needs_more(self, store: Store) -> None:
+        heavy = Gate(SMTP.name, 5)
+        await store.set_limit(Limit(SMTP.name, rate=Rate(5, HOUR)))
+        await enqueued(store, *(behind(SMTP) for _ in range(5)))
+        node = await joined(store)
+        await asked(store, node, lane(SMTP), room=3)
+        await enqueued(store, behind(heavy))
+        answer = await asked(store, node, lane(heavy), lane(SMTP))
+        assert [(each.taken, each.keeps) for each in answer.lanes] == [(0, True), (0, False)]
+        waits = [each.retry_after or 0.0 for each in answer.lanes]
+        assert waits == [pytest.approx(3 * 3_600 / 5, abs=60)] * 2

@@ -24,7 +24,6 @@ CREATE TABLE detent.detent_job (
     options         bytea,
     params          bytea,
     tags            text[],
-    limits          text[],
     idempotency_key text,
     unique_key      text,
     parent          uuid,
@@ -47,8 +46,7 @@ CREATE TABLE detent.detent_ready (
     priority   smallint    NOT NULL,
     crashes    smallint    NOT NULL DEFAULT 0,
     hooks      smallint    NOT NULL DEFAULT 0,
-    lane       text        NOT NULL,
-    limits     text[]
+    lane       text        NOT NULL
 ) WITH (
     -- A queue's rows live for moments: vacuum early and without pauses.
     autovacuum_vacuum_scale_factor = 0.01,
@@ -72,16 +70,14 @@ CREATE TABLE detent.detent_running (
     priority   smallint    NOT NULL,
     crashes    smallint    NOT NULL,
     hooks      smallint    NOT NULL,
-    lane       text        NOT NULL,
-    limits     text[]
+    lane       text        NOT NULL
 ) WITH (
     autovacuum_vacuum_scale_factor = 0.01,
     autovacuum_vacuum_cost_delay = 0,
     autovacuum_analyze_scale_factor = 0.05
 );
 
--- Jobs that are not to be claimed: paused, waiting for another job, behind a limit, of a task
--- that no node knows.
+-- Jobs that are not to be claimed: paused, waiting for another job, of a task that no node knows.
 CREATE TABLE detent.detent_parked (
     id          uuid        NOT NULL PRIMARY KEY,
     reason      text        NOT NULL,
@@ -94,8 +90,7 @@ CREATE TABLE detent.detent_parked (
     priority    smallint    NOT NULL,
     crashes     smallint    NOT NULL,
     hooks       smallint    NOT NULL,
-    lane        text        NOT NULL,
-    limits      text[]
+    lane        text        NOT NULL
 );
 CREATE INDEX detent_parked_waits_for ON detent.detent_parked (waits_for)
     WHERE waits_for IS NOT NULL;

@@ -16,7 +16,7 @@ WITH known AS (
     DELETE FROM detent.detent_parked WHERE id = ANY (ARRAY(SELECT id FROM known)) RETURNING *
 )
 INSERT INTO detent.detent_ready (
-    id, due_at, attempt, generation, priority, crashes, hooks, lane, limits
+    id, due_at, attempt, generation, priority, crashes, hooks, lane
 )
-SELECT id, due_at, attempt, generation, priority, crashes, hooks, lane, limits FROM gone
+SELECT id, due_at, attempt, generation, priority, crashes, hooks, lane FROM gone
 RETURNING id

@@ -58,15 +58,14 @@ WITH me AS MATERIALIZED (
         )
         LIMIT $7
     ))
-    RETURNING id, due_at, attempt, generation, priority, crashes, hooks, lane, limits
+    RETURNING id, due_at, attempt, generation, priority, crashes, hooks, lane
 ), claimed AS (
     INSERT INTO detent.detent_running (
-        id, fence, node, claimed_at, due_at, attempt, generation, priority, crashes, hooks, lane,
-        limits
+        id, fence, node, claimed_at, due_at, attempt, generation, priority, crashes, hooks, lane
     )
     -- One fence for the whole claim: with the id it is as unique, and costs one nextval.
     SELECT id, (SELECT nextval('detent.detent_fence')), $1, (SELECT now FROM me), due_at, attempt,
-        generation, priority, crashes, hooks, lane, limits
+        generation, priority, crashes, hooks, lane
     FROM taken
     RETURNING id, fence, due_at, attempt, generation, priority, crashes, hooks, lane
 )

@@ -15,7 +15,7 @@ WITH job AS (
             THEN ARRAY(SELECT json_array_elements_text($12::text::json)) END,
         $13, $14, $15
     )
-    RETURNING id, lane, priority, due_at, hooks, limits
+    RETURNING id, lane, priority, due_at, hooks
 )
-INSERT INTO detent.detent_ready (id, lane, priority, due_at, hooks, limits)
-SELECT id, lane, priority, due_at, hooks, limits FROM job
+INSERT INTO detent.detent_ready (id, lane, priority, due_at, hooks)
+SELECT id, lane, priority, due_at, hooks FROM job

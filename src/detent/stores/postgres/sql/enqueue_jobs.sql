@@ -30,7 +30,7 @@ WITH job AS (
         id, task, queue, lane, priority, delay, due_at, args, codec, options, params, tags,
         hooks, principal, trace
     )
-    RETURNING id, lane, priority, due_at, hooks, limits
+    RETURNING id, lane, priority, due_at, hooks
 )
-INSERT INTO detent.detent_ready (id, lane, priority, due_at, hooks, limits)
-SELECT id, lane, priority, due_at, hooks, limits FROM job
+INSERT INTO detent.detent_ready (id, lane, priority, due_at, hooks)
+SELECT id, lane, priority, due_at, hooks FROM job

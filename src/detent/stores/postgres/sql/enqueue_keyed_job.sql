@@ -16,19 +16,18 @@ WITH job AS (
         $13, $14, $15, $16, $17
     )
     ON CONFLICT (id) DO NOTHING
-    RETURNING id, lane, priority, due_at, hooks, limits
+    RETURNING id, lane, priority, due_at, hooks
 ), parked AS (
     INSERT INTO detent.detent_parked (
         id, reason, waits_for, waiting_for, parked_at, due_at, attempt, generation, priority,
-        crashes, hooks, lane, limits
+        crashes, hooks, lane
     )
-    SELECT id, 'replaces', $18::uuid, 1, clock_timestamp(), due_at, 1, 1, priority, 0, hooks, lane,
-        limits
+    SELECT id, 'replaces', $18::uuid, 1, clock_timestamp(), due_at, 1, 1, priority, 0, hooks, lane
     FROM job
     WHERE $18::uuid IS NOT NULL
 ), ready AS (
-    INSERT INTO detent.detent_ready (id, lane, priority, due_at, hooks, limits)
-    SELECT id, lane, priority, due_at, hooks, limits FROM job
+    INSERT INTO detent.detent_ready (id, lane, priority, due_at, hooks)
+    SELECT id, lane, priority, due_at, hooks FROM job
     WHERE $18::uuid IS NULL
 )
 SELECT id FROM job

@@ -32,13 +32,13 @@ WITH job AS (
     )
     -- An id that is known already was stored by an earlier try whose reply was lost.
     ON CONFLICT (id) DO NOTHING
-    RETURNING id, lane, priority, due_at, hooks, limits
+    RETURNING id, lane, priority, due_at, hooks
 )
 INSERT INTO detent.detent_parked (
     id, reason, waits_for, waiting_for, parked_at, due_at, attempt, generation, priority, crashes,
-    hooks, lane, limits
+    hooks, lane
 )
 SELECT job.id, 'overlap', said.waits_for, 1, clock_timestamp(), job.due_at, 1, 1, job.priority, 0,
-    job.hooks, job.lane, job.limits
+    job.hooks, job.lane
 FROM job
 JOIN unnest($1::uuid[], $16::uuid[]) AS said (id, waits_for) ON said.id = job.id

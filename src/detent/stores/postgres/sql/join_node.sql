@@ -21,8 +21,8 @@ WITH node AS (
     DELETE FROM detent.detent_parked WHERE reason = 'unknown_task' AND $11 RETURNING *
 ), back AS (
     INSERT INTO detent.detent_ready (
-        id, due_at, attempt, generation, priority, crashes, hooks, lane, limits
+        id, due_at, attempt, generation, priority, crashes, hooks, lane
     )
-    SELECT id, due_at, attempt, generation, priority, crashes, hooks, lane, limits FROM woken
+    SELECT id, due_at, attempt, generation, priority, crashes, hooks, lane FROM woken
 )
 SELECT heartbeat_at AS now FROM node

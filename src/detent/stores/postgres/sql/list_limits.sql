@@ -1,12 +1,19 @@
--- All limits, and how much of each is taken by running jobs.
-WITH used AS (
+-- All limits, and how much of each is taken by running jobs. Their gates have names in their lanes.
+WITH held AS (
+    SELECT substring(lane FROM '~(resource:[^~*+]*)') AS name, coalesce(weight, 1) AS weight
+    FROM detent.detent_running
+    WHERE resource_gate IS NOT NULL
+    UNION ALL
     -- The limit of a gate with a key is named by all but its key.
-    SELECT coalesce(substring(held.gate FROM '^[^#]*#'), held.gate) AS name,
-        sum(coalesce(held.weight, 1)) AS weight
-    FROM detent.detent_running AS running
-    CROSS JOIN unnest(running.limits, running.weights) AS held (gate, weight)
-    WHERE running.limits IS NOT NULL AND held.gate IS NOT NULL
-    GROUP BY 1
+    SELECT substring(lane FROM '~(task:[^~*+#]*#?)'), 1
+    FROM detent.detent_running
+    WHERE task_gate IS NOT NULL
+    UNION ALL
+    SELECT 'queue:' || substring(lane FROM '^[^~+]*'), 1
+    FROM detent.detent_running
+    WHERE queue_gate IS NOT NULL
+), used AS (
+    SELECT name, sum(weight) AS weight FROM held GROUP BY name
 )
 SELECT known.name, known.concurrency, known.rate_count, known.rate_per, known.burst,
     known.algorithm, known.weight, known.declared, known.edited,

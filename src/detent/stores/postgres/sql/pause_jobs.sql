@@ -6,9 +6,8 @@ WITH gone AS (
     RETURNING *
 )
 INSERT INTO detent.detent_parked (
-    id, reason, parked_at, due_at, attempt, generation, priority, crashes, hooks, lane, limits
+    id, reason, parked_at, due_at, attempt, generation, priority, crashes, hooks, lane
 )
-SELECT id, 'paused', clock_timestamp(), due_at, attempt, generation, priority, crashes, hooks, lane,
-    limits
+SELECT id, 'paused', clock_timestamp(), due_at, attempt, generation, priority, crashes, hooks, lane
 FROM gone
 RETURNING id, hooks

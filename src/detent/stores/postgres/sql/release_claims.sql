@@ -13,7 +13,7 @@ WITH mine AS (
     DELETE FROM detent.detent_running WHERE id = ANY (ARRAY(SELECT id FROM mine)) RETURNING *
 )
 INSERT INTO detent.detent_ready (
-    id, due_at, attempt, generation, priority, crashes, hooks, lane, limits
+    id, due_at, attempt, generation, priority, crashes, hooks, lane
 )
-SELECT id, due_at, attempt, generation, priority, crashes, hooks, lane, limits FROM gone
+SELECT id, due_at, attempt, generation, priority, crashes, hooks, lane FROM gone
 RETURNING id, lane, priority, due_at

@@ -9,10 +9,10 @@ WITH gone AS (
     RETURNING *
 ), back AS (
     INSERT INTO detent.detent_ready (
-        id, due_at, attempt, generation, priority, crashes, hooks, lane, limits
+        id, due_at, attempt, generation, priority, crashes, hooks, lane
     )
     SELECT id, coalesce($3::timestamptz, clock_timestamp() + $4::float8 * interval '1 second'),
-        attempt, generation, priority, crashes, hooks, lane, limits
+        attempt, generation, priority, crashes, hooks, lane
     FROM gone
     RETURNING id, hooks, lane, priority, due_at
 ), paused AS (

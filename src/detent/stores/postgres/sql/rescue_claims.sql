@@ -11,7 +11,7 @@ WITH gone AS (
     WHERE running.id >= said.id AND running.id <= said.id
         AND running.fence = said.fence AND running.node = said.node
     RETURNING running.id, running.fence, running.node, running.claimed_at, running.due_at,
-        running.attempt, running.generation, running.priority, running.hooks, running.limits,
+        running.attempt, running.generation, running.priority, running.hooks,
         said.task, said.queue, said.state, said.crashes, said.lane, said.error, said.reason
 ), ended AS (
     INSERT INTO detent.detent_outcome (
@@ -25,9 +25,9 @@ WITH gone AS (
     WHERE state <> 'pending'
 ), back AS (
     INSERT INTO detent.detent_ready (
-        id, due_at, attempt, generation, priority, crashes, hooks, lane, limits
+        id, due_at, attempt, generation, priority, crashes, hooks, lane
     )
-    SELECT id, due_at, attempt, generation, priority, crashes, hooks, lane, limits
+    SELECT id, due_at, attempt, generation, priority, crashes, hooks, lane
     FROM gone
     WHERE state = 'pending'
 ), tried AS (
@@ -42,6 +42,6 @@ WITH gone AS (
 ), progressed AS (
     DELETE FROM detent.detent_progress WHERE id = ANY (ARRAY(SELECT id FROM gone))
 )
-SELECT id, task, queue, node, state, crashes, attempt, lane, priority, due_at, limits
+SELECT id, task, queue, node, state, crashes, attempt, lane, priority, due_at, hooks
 FROM gone
 ORDER BY id

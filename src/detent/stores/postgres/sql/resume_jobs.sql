@@ -6,7 +6,7 @@ WITH gone AS (
     RETURNING *
 )
 INSERT INTO detent.detent_ready (
-    id, due_at, attempt, generation, priority, crashes, hooks, lane, limits
+    id, due_at, attempt, generation, priority, crashes, hooks, lane
 )
-SELECT id, due_at, attempt, generation, priority, crashes, hooks, lane, limits FROM gone
+SELECT id, due_at, attempt, generation, priority, crashes, hooks, lane FROM gone
 RETURNING id, hooks, lane, priority, due_at

@@ -15,9 +15,8 @@ WITH ended AS (
 ), unprogressed AS (
     DELETE FROM detent.detent_progress WHERE id = ANY (ARRAY(SELECT id FROM ended))
 ), back AS (
-    INSERT INTO detent.detent_ready (id, due_at, generation, priority, hooks, lane, limits)
-    SELECT job.id, clock_timestamp(), ended.generation + 1, job.priority, job.hooks, job.lane,
-        job.limits
+    INSERT INTO detent.detent_ready (id, due_at, generation, priority, hooks, lane)
+    SELECT job.id, clock_timestamp(), ended.generation + 1, job.priority, job.hooks, job.lane
     FROM ended
     CROSS JOIN LATERAL (
         SELECT * FROM detent.detent_job WHERE detent_job.id = ended.id OFFSET 0

@@ -29,19 +29,19 @@ WITH gone AS (
     WHERE state NOT IN ('pending', 'waiting')
 ), back AS (
     INSERT INTO detent.detent_ready (
-        id, due_at, attempt, generation, priority, crashes, hooks, lane, limits
+        id, due_at, attempt, generation, priority, crashes, hooks, lane
     )
     -- Without a delay the job returns to its old place, not behind the backlog.
     SELECT id, coalesce(clock_timestamp() + delay * interval '1 second', due_at),
-        attempt + charged::integer, generation, priority, crashes, hooks, lane, limits
+        attempt + charged::integer, generation, priority, crashes, hooks, lane
     FROM gone
     WHERE state = 'pending'
 ), parked AS (
     INSERT INTO detent.detent_parked (
-        id, reason, parked_at, due_at, attempt, generation, priority, crashes, hooks, lane, limits
+        id, reason, parked_at, due_at, attempt, generation, priority, crashes, hooks, lane
     )
     SELECT id, coalesce(reason, 'waiting'), clock_timestamp(), due_at, attempt, generation, priority,
-        crashes, hooks, lane, limits
+        crashes, hooks, lane
     FROM gone
     WHERE state = 'waiting'
 ), tried AS (

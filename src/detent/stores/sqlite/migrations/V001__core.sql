@@ -27,7 +27,6 @@ CREATE TABLE detent_job (
     enqueued_at     INTEGER NOT NULL,
     codec           TEXT    NOT NULL,
     tags            TEXT,
-    limits          TEXT,
     idempotency_key TEXT,
     unique_key      TEXT,
     parent          BLOB,
@@ -59,8 +58,7 @@ CREATE TABLE detent_ready (
     priority   INTEGER NOT NULL,
     crashes    INTEGER NOT NULL DEFAULT 0,
     hooks      INTEGER NOT NULL DEFAULT 0,
-    lane       TEXT    NOT NULL,
-    limits     TEXT
+    lane       TEXT    NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX detent_ready_claim ON detent_ready (lane, priority, due_at, id);
 
@@ -76,12 +74,10 @@ CREATE TABLE detent_running (
     priority   INTEGER NOT NULL,
     crashes    INTEGER NOT NULL,
     hooks      INTEGER NOT NULL,
-    lane       TEXT    NOT NULL,
-    limits     TEXT
+    lane       TEXT    NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- Jobs that are not to be claimed: paused, waiting for another job, behind a limit, of a task
--- that no node knows.
+-- Jobs that are not to be claimed: paused, waiting for another job, of a task that no node knows.
 CREATE TABLE detent_parked (
     id          BLOB    NOT NULL PRIMARY KEY,
     reason      TEXT    NOT NULL,
@@ -94,8 +90,7 @@ CREATE TABLE detent_parked (
     priority    INTEGER NOT NULL,
     crashes     INTEGER NOT NULL,
     hooks       INTEGER NOT NULL,
-    lane        TEXT    NOT NULL,
-    limits      TEXT
+    lane        TEXT    NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX detent_parked_waits_for ON detent_parked (waits_for) WHERE waits_for IS NOT NULL;
 CREATE INDEX detent_parked_unknown_task ON detent_parked (id) WHERE reason = 'unknown_task';

@@ -19,17 +19,17 @@ CREATE TABLE detent_limit (
     edited      INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 
--- The gates at which a running job counts, as JSON: that of its resource, of its task, and of its
--- queue. How much of a limit is used is the sum of what stands here, so nothing can leak. The weights
--- are those of the same places; null stands for 1.
-ALTER TABLE detent_running ADD COLUMN weights TEXT;
+-- The gates at which a running job counts. Its weight is what it takes of its resource; NULL stands
+-- for 1. How much of a limit is used is the sum of what stands here, so nothing can leak.
+ALTER TABLE detent_running ADD COLUMN resource_gate TEXT;
+ALTER TABLE detent_running ADD COLUMN task_gate TEXT;
+ALTER TABLE detent_running ADD COLUMN queue_gate TEXT;
+ALTER TABLE detent_running ADD COLUMN weight INTEGER;
 -- Partial: a job without limits pays nothing for them.
-CREATE INDEX detent_running_resource ON detent_running (json_extract(limits, '$[0]'))
-    WHERE json_extract(limits, '$[0]') IS NOT NULL;
-CREATE INDEX detent_running_task ON detent_running (json_extract(limits, '$[1]'))
-    WHERE json_extract(limits, '$[1]') IS NOT NULL;
-CREATE INDEX detent_running_queue ON detent_running (json_extract(limits, '$[2]'))
-    WHERE json_extract(limits, '$[2]') IS NOT NULL;
+CREATE INDEX detent_running_resource ON detent_running (resource_gate)
+    WHERE resource_gate IS NOT NULL;
+CREATE INDEX detent_running_task ON detent_running (task_gate) WHERE task_gate IS NOT NULL;
+CREATE INDEX detent_running_queue ON detent_running (queue_gate) WHERE queue_gate IS NOT NULL;
 
 -- The tokens that a rate by bucket has kept, at a moment. No row means a full bucket.
 CREATE TABLE detent_bucket (

@@ -7,10 +7,10 @@ SELECT EXISTS (SELECT 1 FROM detent_parked WHERE reason = 'unknown_task')
 -- step: ready
 -- ?1 tasks that the asking node knows as JSON, or NULL for all  ?2 limit
 INSERT INTO detent_ready (
-    id, due_at, attempt, generation, priority, crashes, hooks, lane, limits
+    id, due_at, attempt, generation, priority, crashes, hooks, lane
 )
 SELECT parked.id, parked.due_at, parked.attempt, parked.generation, parked.priority,
-    parked.crashes, parked.hooks, parked.lane, parked.limits
+    parked.crashes, parked.hooks, parked.lane
 FROM detent_parked AS parked
 CROSS JOIN detent_job AS job ON job.id = parked.id
 WHERE parked.reason = 'unknown_task'

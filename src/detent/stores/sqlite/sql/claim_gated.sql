@@ -25,6 +25,15 @@ SELECT EXISTS (
     SELECT 1 FROM detent_node WHERE incarnation = ?1 AND state = 'active' AND lease_until > ?2
 )
 
+-- step: urgent
+-- Are jobs of a lane due, and urgent enough?
+-- ?1 lane  ?2 now  ?3 boost interval in microseconds, 0 = off  ?4 the lowest aged priority
+SELECT EXISTS (
+    SELECT 1 FROM detent_ready
+    WHERE lane = ?1 AND priority IN (0, 1, 2, 3, 4) AND due_at <= ?2
+        AND priority + CASE WHEN ?3 > 0 THEN (?2 - due_at) / ?3 ELSE 0 END >= ?4
+)
+
 -- step: gates
 -- How far gates are open: their limits, what is used of them, what is left of their rates.
 -- ?1 arrays of gate, limit, and place among the limits of a running job, as JSON
@@ -33,14 +42,14 @@ SELECT CAST(json_group_array(json_array(
     known.burst, known.algorithm,
     CASE json_extract(asked.value, '$[2]')
         WHEN 0 THEN (
-            SELECT sum(coalesce(json_extract(weights, '$[0]'), 1)) FROM detent_running
-            WHERE json_extract(limits, '$[0]') = json_extract(asked.value, '$[0]'))
+            SELECT sum(coalesce(weight, 1)) FROM detent_running
+            WHERE resource_gate = json_extract(asked.value, '$[0]'))
         WHEN 1 THEN (
-            SELECT sum(coalesce(json_extract(weights, '$[1]'), 1)) FROM detent_running
-            WHERE json_extract(limits, '$[1]') = json_extract(asked.value, '$[0]'))
+            SELECT count(*) FROM detent_running
+            WHERE task_gate = json_extract(asked.value, '$[0]'))
         WHEN 2 THEN (
-            SELECT sum(coalesce(json_extract(weights, '$[2]'), 1)) FROM detent_running
-            WHERE json_extract(limits, '$[2]') = json_extract(asked.value, '$[0]'))
+            SELECT count(*) FROM detent_running
+            WHERE queue_gate = json_extract(asked.value, '$[0]'))
     END,
     (SELECT json_array(tokens, at) FROM detent_bucket
      WHERE gate = json_extract(asked.value, '$[0]')),
@@ -52,9 +61,11 @@ CROSS JOIN detent_limit AS known ON known.name = json_extract(asked.value, '$[1]
 
 -- step: limited
 -- At which gates these jobs count while they run, if at any.
--- ?1 fence  ?2 lane  ?3 gates as JSON, or NULL  ?4 weights as JSON, or NULL
+-- ?1 fence  ?2 lane  ?3 gate of the resource, ?4 of the task, ?5 of the queue, each or NULL
+-- ?6 how much of the resource each takes
 UPDATE temp.detent_taken
-SET hooks = CASE WHEN ?3 IS NULL THEN hooks & ~2 ELSE hooks | 2 END, limits = ?3, weights = ?4
+SET hooks = CASE WHEN coalesce(?3, ?4, ?5) IS NULL THEN hooks & ~2 ELSE hooks | 2 END,
+    resource_gate = ?3, task_gate = ?4, queue_gate = ?5, weight = ?6
 WHERE fence = ?1 AND lane = ?2
 
 -- step: bucket

@@ -32,9 +32,9 @@ SELECT value + 1 FROM detent_fence WHERE name = 'claim'
 -- ?16 node  ?17 queue  ?18 whether its limit was asked (1) or not (0)
 -- ?19 the lowest aged priority to be taken
 INSERT INTO temp.detent_taken (
-    fence, id, due_at, attempt, generation, priority, crashes, hooks, lane, limits
+    fence, id, due_at, attempt, generation, priority, crashes, hooks, lane
 )
-SELECT ?1, id, due_at, attempt, generation, priority, crashes, hooks, lane, limits
+SELECT ?1, id, due_at, attempt, generation, priority, crashes, hooks, lane
 FROM (
     SELECT * FROM (
         SELECT * FROM detent_ready
@@ -88,10 +88,10 @@ UPDATE detent_fence SET value = ?1 WHERE name = 'claim'
 -- ?1 fence  ?2 node  ?3 now
 INSERT INTO detent_running (
     id, fence, node, claimed_at, due_at, attempt, generation, priority, crashes, hooks, lane,
-    limits, weights
+    resource_gate, task_gate, queue_gate, weight
 )
-SELECT id, fence, ?2, ?3, due_at, attempt, generation, priority, crashes, hooks, lane, limits,
-    weights
+SELECT id, fence, ?2, ?3, due_at, attempt, generation, priority, crashes, hooks, lane,
+    resource_gate, task_gate, queue_gate, weight
 FROM temp.detent_taken WHERE fence = ?1
 
 -- step: gone

@@ -15,8 +15,8 @@ ON CONFLICT (id) DO NOTHING
 
 -- step: ready
 -- ?1 id
-INSERT INTO detent_ready (id, lane, priority, due_at, hooks, limits)
-SELECT id, lane, priority, due_at, hooks, limits FROM detent_job WHERE id = ?1
+INSERT INTO detent_ready (id, lane, priority, due_at, hooks)
+SELECT id, lane, priority, due_at, hooks FROM detent_job WHERE id = ?1
 
 -- step: tags
 -- ?1 id  ?2 tags as JSON

@@ -27,7 +27,7 @@ VALUES (
 -- ?1 id  ?2 now  ?3 the job it waits for
 INSERT INTO detent_parked (
     id, reason, waits_for, waiting_for, parked_at, due_at, attempt, generation, priority, crashes,
-    hooks, lane, limits
+    hooks, lane
 )
-SELECT id, 'replaces', ?3, 1, ?2, due_at, 1, 1, priority, 0, hooks, lane, limits
+SELECT id, 'replaces', ?3, 1, ?2, due_at, 1, 1, priority, 0, hooks, lane
 FROM detent_job WHERE id = ?1

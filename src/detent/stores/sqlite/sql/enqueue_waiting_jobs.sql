@@ -4,10 +4,10 @@
 -- step: parked
 INSERT INTO detent_parked (
     id, reason, waits_for, waiting_for, parked_at, due_at, attempt, generation, priority, crashes,
-    hooks, lane, limits
+    hooks, lane
 )
 SELECT ready.id, 'overlap', substr(?2, new.number * 16 + 1, 16), 1, ?3, ready.due_at, 1, 1,
-    ready.priority, 0, ready.hooks, ready.lane, ready.limits
+    ready.priority, 0, ready.hooks, ready.lane
 FROM detent_ids(?1) AS new
 CROSS JOIN detent_ready AS ready ON ready.id = new.id
 

@@ -1,13 +1,17 @@
 -- All limits, and how much of each is taken by running jobs.
-WITH used AS (
+WITH held AS (
+    SELECT resource_gate AS name, coalesce(weight, 1) AS weight
+    FROM detent_running WHERE resource_gate IS NOT NULL
+    UNION ALL
     -- The limit of a gate with a key is named by all but its key.
-    SELECT CASE WHEN instr(held.value, '#') THEN substr(held.value, 1, instr(held.value, '#'))
-            ELSE held.value END AS name,
-        sum(coalesce(json_extract(running.weights, '$[' || held.key || ']'), 1)) AS weight
-    FROM detent_running AS running
-    CROSS JOIN json_each(running.limits) AS held
-    WHERE running.limits IS NOT NULL AND held.value IS NOT NULL
-    GROUP BY 1
+    SELECT CASE WHEN instr(task_gate, '#') THEN substr(task_gate, 1, instr(task_gate, '#'))
+            ELSE task_gate END, 1
+    FROM detent_running WHERE task_gate IS NOT NULL
+    UNION ALL
+    SELECT queue_gate, 1
+    FROM detent_running WHERE queue_gate IS NOT NULL
+), used AS (
+    SELECT name, sum(weight) AS weight FROM held GROUP BY name
 )
 SELECT known.name, known.concurrency, known.rate_count, known.rate_per, known.burst,
     known.algorithm, known.weight, known.declared, known.edited,

@@ -12,10 +12,10 @@ WHERE ?2 IS NULL OR ready.generation = ?2
 -- step: parked
 -- ?3 now
 INSERT INTO detent_parked (
-    id, reason, parked_at, due_at, attempt, generation, priority, crashes, hooks, lane, limits
+    id, reason, parked_at, due_at, attempt, generation, priority, crashes, hooks, lane
 )
 SELECT ready.id, 'paused', ?3, ready.due_at, ready.attempt, ready.generation, ready.priority,
-    ready.crashes, ready.hooks, ready.lane, ready.limits
+    ready.crashes, ready.hooks, ready.lane
 FROM detent_ids(?1) AS wanted
 CROSS JOIN detent_ready AS ready ON ready.id = wanted.id
 WHERE ?2 IS NULL OR ready.generation = ?2

@@ -11,10 +11,10 @@ WHERE running.fence = said.value AND running.node = ?1
 
 -- step: ready
 INSERT INTO detent_ready (
-    id, due_at, attempt, generation, priority, crashes, hooks, lane, limits
+    id, due_at, attempt, generation, priority, crashes, hooks, lane
 )
 SELECT running.id, running.due_at, running.attempt, running.generation, running.priority,
-    running.crashes, running.hooks, running.lane, running.limits
+    running.crashes, running.hooks, running.lane
 FROM json_each(?3) AS said
 CROSS JOIN detent_running AS running ON running.id = substr(?2, said.key * 16 + 1, 16)
 WHERE running.fence = said.value AND running.node = ?1

@@ -5,11 +5,11 @@
 -- evidence begins in ?3 and how long it is, as JSON  ?3 the evidence in one blob
 INSERT INTO temp.detent_end (
     id, fence, node, claimed_at, due_at, attempt, generation, priority, crashes, hooks, lane,
-    limits, task, queue, lasted, state, charged, reason, error
+    task, queue, lasted, state, charged, reason, error
 )
 SELECT running.id, running.fence, running.node, running.claimed_at, running.due_at,
     running.attempt, running.generation, running.priority, json_extract(said.value, '$[4]'),
-    running.hooks, json_extract(said.value, '$[5]'), running.limits,
+    running.hooks, json_extract(said.value, '$[5]'),
     json_extract(said.value, '$[1]'), json_extract(said.value, '$[2]'), 0.0,
     json_extract(said.value, '$[3]'), 0, json_extract(said.value, '$[6]'),
     substr(?3, json_extract(said.value, '$[7]'), json_extract(said.value, '$[8]'))

@@ -11,10 +11,10 @@ WHERE parked.reason = 'paused' AND (?2 IS NULL OR parked.generation = ?2)
 
 -- step: ready
 INSERT INTO detent_ready (
-    id, due_at, attempt, generation, priority, crashes, hooks, lane, limits
+    id, due_at, attempt, generation, priority, crashes, hooks, lane
 )
 SELECT parked.id, parked.due_at, parked.attempt, parked.generation, parked.priority,
-    parked.crashes, parked.hooks, parked.lane, parked.limits
+    parked.crashes, parked.hooks, parked.lane
 FROM detent_ids(?1) AS wanted
 CROSS JOIN detent_parked AS parked ON parked.id = wanted.id
 WHERE parked.reason = 'paused' AND (?2 IS NULL OR parked.generation = ?2)

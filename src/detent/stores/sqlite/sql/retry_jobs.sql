@@ -20,8 +20,8 @@ WHERE ?2 IS NULL OR ended.generation = ?2
 
 -- step: ready
 -- ?3 now
-INSERT INTO detent_ready (id, due_at, generation, priority, hooks, lane, limits)
-SELECT job.id, ?3, ended.generation + 1, job.priority, job.hooks, job.lane, job.limits
+INSERT INTO detent_ready (id, due_at, generation, priority, hooks, lane)
+SELECT job.id, ?3, ended.generation + 1, job.priority, job.hooks, job.lane
 FROM detent_ids(?1) AS wanted
 CROSS JOIN detent_outcome AS ended ON ended.id = wanted.id
 CROSS JOIN detent_job AS job ON job.id = ended.id

@@ -8,11 +8,11 @@
 -- none), as JSON  ?4 results and errors in one blob
 INSERT INTO temp.detent_end (
     id, fence, node, claimed_at, due_at, attempt, generation, priority, crashes, hooks, lane,
-    limits, task, queue, lasted, state, delay, charged, kind, reason, result, error
+    task, queue, lasted, state, delay, charged, kind, reason, result, error
 )
 SELECT running.id, running.fence, running.node, running.claimed_at, running.due_at,
     running.attempt, running.generation, running.priority, running.crashes, running.hooks, running.lane,
-    running.limits, json_extract(said.value, '$[1]'), json_extract(said.value, '$[2]'),
+    json_extract(said.value, '$[1]'), json_extract(said.value, '$[2]'),
     json_extract(said.value, '$[3]'), json_extract(said.value, '$[4]'),
     json_extract(said.value, '$[5]'), json_extract(said.value, '$[6]'),
     json_extract(said.value, '$[7]'), json_extract(said.value, '$[8]'),
@@ -41,20 +41,20 @@ WHERE state NOT IN ('pending', 'waiting')
 -- Without a delay the job returns to its old place, not behind the backlog.
 -- ?1 now
 INSERT INTO detent_ready (
-    id, due_at, attempt, generation, priority, crashes, hooks, lane, limits
+    id, due_at, attempt, generation, priority, crashes, hooks, lane
 )
 SELECT id, coalesce(?1 + delay, due_at), attempt + charged, generation, priority, crashes, hooks,
-    lane, limits
+    lane
 FROM temp.detent_end
 WHERE state = 'pending'
 
 -- step: parked
 -- ?1 now
 INSERT INTO detent_parked (
-    id, reason, parked_at, due_at, attempt, generation, priority, crashes, hooks, lane, limits
+    id, reason, parked_at, due_at, attempt, generation, priority, crashes, hooks, lane
 )
 SELECT id, coalesce(reason, 'waiting'), ?1, coalesce(?1 + delay, due_at), attempt + charged,
-    generation, priority, crashes, hooks, lane, limits
+    generation, priority, crashes, hooks, lane
 FROM temp.detent_end
 WHERE state = 'waiting'
 

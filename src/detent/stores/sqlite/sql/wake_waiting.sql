@@ -7,10 +7,10 @@ FROM detent_parked WHERE waits_for IN (SELECT id FROM detent_ids(?1))
 
 -- step: ready
 INSERT INTO detent_ready (
-    id, due_at, attempt, generation, priority, crashes, hooks, lane, limits
+    id, due_at, attempt, generation, priority, crashes, hooks, lane
 )
 -- A job that waited is due now at the earliest; its due time is when it may be seen by claims.
-SELECT id, max(due_at, ?2), attempt, generation, priority, crashes, hooks, lane, limits
+SELECT id, max(due_at, ?2), attempt, generation, priority, crashes, hooks, lane
 FROM detent_parked WHERE waits_for IN (SELECT id FROM detent_ids(?1))
 
 -- step: gone

@@ -1,0 +1,125 @@
+"""If these fail, what a process remembers of gates lets too many in, or keeps some out."""
+
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+
+from detent.model.gates import Gate, written
+from detent.model.job import Claim, lane_of
+from detent.model.limits import Limit
+from detent.spi.limits import GatedAnswer, GatedRequest
+from detent.spi.scans import LaneScan
+from detent.stores.postgres import PostgresStore
+from detent.stores.postgres.gates import MANY, GateMemory, gates_asked
+from detent.testing.conformance.builders import completion, new_job
+from detent.testing.conformance.steps import joined
+
+SMTP = Gate("resource:smtp")
+HEAVY = Gate("resource:smtp", 3)
+LIGHT_LANE, HEAVY_LANE = (lane_of("default", (), [written(gate)]) for gate in (SMTP, HEAVY))
+
+
+@pytest.fixture
+async def stores(emptied_postgres_url: str) -> AsyncIterator[list[PostgresStore]]:
+    """Stores as two processes have them: each remembers for itself."""
+    async with AsyncExitStack() as stack:
+        opened = [PostgresStore(emptied_postgres_url) for _ in range(2)]
+        for store in opened:
+            await store.open()
+            stack.push_async_callback(store.close)
+        yield opened
+
+
+async def asked(store: PostgresStore, node: UUID, room: int, *lanes: str) -> GatedAnswer:
+    scans = [LaneScan(lane, "default", room) for lane in lanes]
+    rooms = [room] * len(lanes)
+    return await store.claim_gated(
+        GatedRequest(node, scans, rooms, [0] * len(lanes), 1_000, timedelta(0), 8_192)
+    )
+
+
+async def enqueued(store: PostgresStore, lane: str, count: int) -> None:
+    await store.enqueue_jobs([new_job()._replace(lane=lane) for _ in range(count)])
+
+
+async def ended(store: PostgresStore, node: UUID, claims: Sequence[Claim]) -> None:
+    done = await store.finish_jobs(node, [completion(claim) for claim in claims])
+    assert len(done) == len(claims)
+
+
+async def test_claims_of_another_process_count(stores: list[PostgresStore]) -> None:
+    one, other = stores
+    await one.declare_limits([Limit(SMTP.name, 250)])
+    await enqueued(one, LIGHT_LANE, 500)
+    nodes = [await joined(store) for store in stores]
+    assert len((await asked(one, nodes[0], MANY, LIGHT_LANE)).claims) == 100
+    assert len((await asked(other, nodes[1], MANY, LIGHT_LANE)).claims) == 100
+    last = await asked(one, nodes[0], MANY, LIGHT_LANE)
+    assert len(last.claims) == 50
+    assert last.lanes[0].blocked_by == SMTP.name
+
+
+async def test_what_has_ended_since_does_not_count(stores: list[PostgresStore]) -> None:
+    one, other = stores
+    await one.declare_limits([Limit(SMTP.name, 250)])
+    await enqueued(one, LIGHT_LANE, 2_000)
+    nodes = [await joined(store) for store in stores]
+    for _ in range(7):
+        for store, node in zip(stores, nodes, strict=True):
+            answer = await asked(store, node, MANY, LIGHT_LANE)
+            assert len(answer.claims) == MANY
+            await ended(other, node, answer.claims)
+
+
+async def test_a_lane_that_gave_many_may_be_empty(stores: list[PostgresStore]) -> None:
+    store, _ = stores
+    await store.declare_limits([Limit(SMTP.name, 10_000)])
+    await enqueued(store, LIGHT_LANE, 250)
+    node = await joined(store)
+    taken = [len((await asked(store, node, MANY, LIGHT_LANE)).claims) for _ in range(3)]
+    assert taken == [100, 100, 50]
+    answer = await asked(store, node, MANY, LIGHT_LANE)
+    assert answer.claims == []
+    assert answer.lanes[0].due_in is None
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_never_more_than_the_limit_and_none_left_out(
+    stores: list[PostgresStore], seed: int
+) -> None:
+    dice = random.Random(seed)
+    limit = dice.choice([40, 333, 5_000])
+    await stores[0].declare_limits([Limit(SMTP.name, limit)])
+    await enqueued(stores[0], LIGHT_LANE, 3_000)
+    await enqueued(stores[0], HEAVY_LANE, 1_000)
+    nodes = [await joined(store) for store in stores]
+    held: list[tuple[int, Claim, int]] = []
+    for _ in range(80):
+        which = dice.randrange(2)
+        mine = [entry for entry in held if entry[0] == which]
+        if dice.random() < 0.4 and mine:
+            gone = mine[: dice.randrange(1, len(mine) + 1)]
+            await ended(stores[which], nodes[which], [claim for _, claim, _ in gone])
+            held = [entry for entry in held if entry not in gone]
+            continue
+        lane, weight = dice.choice([(LIGHT_LANE, 1), (HEAVY_LANE, 3)])
+        room = dice.choice([1, 30, MANY, 150])
+        used = sum(weight for _, _, weight in held)
+        answer = await asked(stores[which], nodes[which], room, lane)
+        assert len(answer.claims) == min(room, (limit - used) // weight)
+        held += [(which, claim, weight) for claim in answer.claims]
+    (told,) = await stores[0].limits()
+    assert told.running == sum(weight for _, _, weight in held)
+
+
+async def test_what_was_remembered_of_another_server_is_not_believed() -> None:
+    gates = gates_asked("detent", [LaneScan(LIGHT_LANE, "default", 10)])
+    memory = GateMemory()
+    memory.learn(gates, [5, None], [7, None], 1.0, 9)
+    assert memory.of(gates) == ([5, 0], [7, None], [9, 0], 1.0)
+    memory.learn(gates, [None, None], [None, None], 2.0, None)
+    assert memory.of(gates) == ([0, 0], [None, None], [0, 0], 2.0)
