@@ -5,6 +5,7 @@ import random
 from collections import Counter
 from contextlib import AsyncExitStack
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,17 @@ from detent.testing.virtual import in_virtual_time
 LANES = 1_200
 LATENCY = 0.02
 SECOND = timedelta(seconds=1)
+
+
+async def enqueue_between(heavy: Any, light: Any, before: int, behind: int) -> None:
+    """Enqueue a job between others, which are numbered."""
+    for number in range(before):
+        await light.enqueue(number)
+    await asyncio.sleep(0.1)
+    await heavy.enqueue()
+    await asyncio.sleep(0.1)
+    for number in range(behind):
+        await light.enqueue(number)
 
 
 @in_virtual_time
@@ -73,11 +85,7 @@ async def test_a_heavy_job_is_not_overtaken_for_ever(nodes: int, wakeups: bool) 
     async def heavy() -> None:
         started.append("heavy")
 
-    await stage.app.enqueue_many([light.bind(number) for number in range(10)])
-    await asyncio.sleep(0.1)
-    await heavy.enqueue()
-    await asyncio.sleep(0.1)
-    await stage.app.enqueue_many([light.bind(number) for number in range(50)])
+    await enqueue_between(heavy, light, 10, 50)
     async with AsyncExitStack() as stack:
         for _ in range(nodes):
             await stack.enter_async_context(stage.node())
@@ -98,11 +106,7 @@ async def test_a_heavy_job_has_its_turn_at_a_rate() -> None:
     async def heavy() -> None:
         started.append("heavy")
 
-    await stage.app.enqueue_many([light.bind(number) for number in range(10)])
-    await asyncio.sleep(0.1)
-    await heavy.enqueue()
-    await asyncio.sleep(0.1)
-    await stage.app.enqueue_many([light.bind(number) for number in range(100)])
+    await enqueue_between(heavy, light, 10, 100)
     async with stage.node():
         await stage.until(lambda: len(stage.tables.outcome) == 111)
     assert started.index("heavy") <= 20
