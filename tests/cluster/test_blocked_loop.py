@@ -46,11 +46,11 @@ async def test_a_process_held_up_by_c_code_loses_its_job_and_is_told_why(
     async def again() -> bool:
         return len(Execution.read_all(executions)) == 2
 
-    await until(again, "a second run")
+    await until(again, "a second run", LEASE + 10)
     lost, valid = Execution.read_all(executions)
     assert lost.node != valid.node
-    assert valid.at - lost.at < THREE_LEASES, "while the first was still held up"
-    assert await job.result(timeout=30) == f"by {valid.fence}"
+    assert valid.at - lost.at <= LEASE + 2.0
+    assert await job.result(timeout=10) == f"by {valid.fence}"
     held = nodes[ids.index(lost.node)]
     await asyncio.to_thread(held.wait_for, FENCED)
     await asyncio.to_thread(held.wait_for, "the whole process was held up for")

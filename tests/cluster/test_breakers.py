@@ -133,6 +133,7 @@ async def test_exactly_so_many_trials_pass_in_half_open(url: str) -> None:
         await both.enqueue("a", 3)
         await both.enqueue("b", 3)
         await both.until(lambda: both.count(BreakerOpened))
+        assert (len(both.calls), both.count(BreakerOpened)) == (6, 1)
         # The other node hears of it, at the latest when it asks again: until then it may call.
         await both.until_heard()
         await asyncio.sleep(0.1)  # what was let pass before has called by now

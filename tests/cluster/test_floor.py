@@ -38,8 +38,7 @@ LATE: Final = 60.0 if LONG else 10.0
 NODES: Final = 2
 SLOTS: Final = 10
 EACH: Final = 4
-# A floor that hides a job hides it as long as the queue is busy, which is until we give up.
-PROMISE: Final = 3.0 if LONG else 10.0
+PROMISE: Final = 3.0
 
 
 @pytest.fixture

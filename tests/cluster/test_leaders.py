@@ -93,7 +93,7 @@ async def check_beats(database: Any) -> None:
 
 
 @pytest.mark.slow
-async def test_a_killed_leader_is_followed_long_before_its_lease_ends(
+async def test_a_killed_leader_is_followed_within_five_seconds(
     postgres_url: str, launch: Start, database: Any
 ) -> None:
     """With the settings as they are: the server frees the lock, and others ask every 5 s."""
@@ -106,10 +106,9 @@ async def test_a_killed_leader_is_followed_long_before_its_lease_ends(
     await asyncio.sleep(0.5)  # they have asked once by now: it takes nearly a whole check
     first.kill()
     killed = time.monotonic()
-    _, name = await until_leader(database, lambda found: found[0] == 2)
+    _, name = await until_leader(database, lambda found: found[0] == 2, 6.0)
     took = time.monotonic() - killed
-    # The lease lasts for ten seconds more, at least; `make recovery` is strict about the five.
-    assert took <= 9.0, f"{took:.2f} s"
+    assert took <= 5.0, f"{took:.2f} s"
     assert name != "first"
     await until_beating(database, 2)
     # The other roles have gone over as well, one term each.
@@ -140,7 +139,7 @@ async def test_a_frozen_leader_is_pre_empted_and_what_it_writes_then_is_refused(
     await until(pre_empted, "the second to lead", pause=0.01)
     *_, lease_until, since = ends
     # It is asked for every second, and may be taken from the moment on when the lease has ended.
-    assert timedelta(0) <= since - lease_until <= timedelta(seconds=5)
+    assert timedelta(0) <= since - lease_until <= timedelta(seconds=1 + 1.5)
     await until_beating(database, 2)
     beats = await database.fetchval("SELECT count(*) FROM beat WHERE term = 1")
     first.signal(signal.SIGCONT)
@@ -153,13 +152,13 @@ async def test_a_frozen_leader_is_pre_empted_and_what_it_writes_then_is_refused(
     await check_beats(database)
     # And takes over again when its turn comes.
     second.signal()
-    await until_leader(database, lambda found: found == (3, "first"))
+    await until_leader(database, lambda found: found == (3, "first"), 5.0)
     await until_beating(database, 3)
     await check_beats(database)
 
 
 @pytest.mark.slow
-async def test_a_leader_that_leaves_is_followed_at_once(
+async def test_a_leader_that_leaves_is_followed_within_a_second(
     postgres_url: str, launch: Start, database: Any
 ) -> None:
     """With checks so seldom that it can only have been told."""
@@ -173,8 +172,9 @@ async def test_a_leader_that_leaves_is_followed_at_once(
     await until_listening(database, 2)
     nodes[name].signal()
     signaled = time.monotonic()
-    _, follower = await until_leader(database, lambda found: found[0] == 2)
+    _, follower = await until_leader(database, lambda found: found[0] == 2, 5.0)
     took = time.monotonic() - signaled
+    assert took <= 1.0, f"{took:.2f} s"
     assert follower not in (name, None)
     assert await asyncio.to_thread(nodes[name].ended) == 0
     await until_beating(database, 2)

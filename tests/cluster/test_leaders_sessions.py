@@ -120,7 +120,7 @@ async def test_when_a_session_ends_the_next_need_not_wait_for_the_lease(
     async def followed() -> bool:
         return (await second.ask()).holder == second.candidate.id
 
-    await until(followed, "the second to lead")
+    await until(followed, "the second to lead", 5.0)
     assert second.term == 2
     # The first finds out with its next call, over a new connection.
     leader = await first.ask_again()
@@ -174,7 +174,7 @@ async def test_a_zombie_with_the_lock_is_pre_empted_and_its_session_ended(
     async def ended() -> bool:
         return backend not in await lock_holders(database)
 
-    await until(ended, "the end of the zombie's session")
+    await until(ended, "the end of the zombie's session", 5.0)
     await second.ask()
     assert await lock_holders(database) == [second.backend], "it is the new leader's now"
     assert await backend_in_row(database) == second.backend
@@ -281,7 +281,7 @@ async def test_a_store_that_leads_nothing_any_more_keeps_no_connection(
         query = "SELECT count(*) FROM pg_stat_activity WHERE pid = $1"
         return not await database.fetchval(query, backend)
 
-    await until(gone, "the end of the session")
+    await until(gone, "the end of the session", 5.0)
 
 
 async def test_schedulers_in_one_database_have_their_own_leaders(
@@ -318,7 +318,7 @@ async def test_a_frozen_transaction_does_not_hold_up_its_successor_for_ever(
         async def followed() -> bool:
             return (await second.ask()).holder == second.candidate.id
 
-        await until(followed, "the second to lead")
+        await until(followed, "the second to lead", 5.0)
         with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError)):
             await transaction.commit()
     finally:
@@ -358,6 +358,6 @@ async def test_many_fenced_transactions_run_beside_each_other_and_the_renewals(
         await first.ask()
         await begun.wait()
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(10):
         await asyncio.gather(write(), write(), write(), renew())
     assert first.term == 1

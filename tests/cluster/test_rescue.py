@@ -43,8 +43,7 @@ async def test_the_jobs_of_a_lost_node_run_elsewhere_within_its_lease_and_two_se
     first.kill()
     killed = time.time()
     runs = [run for run in await until_begun(executions, 40) if run.node == living]
-    # Twice as long on a machine that others use, too; `make recovery` is strict.
-    assert max(run.at for run in runs) - killed <= 2 * (LEASE + 2.0)
+    assert max(run.at for run in runs) - killed <= LEASE + 2.0
     assert sorted(run.job for run in runs) == sorted(job.id for job in jobs)
     (dead,) = [node for node in await workload.app.nodes.list() if node.state == "dead"]
     assert (dead.incarnation, dead.death) == (lost, "its lease ran out")
@@ -91,8 +90,7 @@ async def test_a_parent_that_sees_its_child_die_gives_the_jobs_back_at_once(
     killed = time.time()
     again = (await until_begun(executions, 20 + len(theirs)))[20:]
     assert sorted(run.job for run in again) == sorted(theirs)
-    # Without it, others would have to wait for the end of the lease: for ten seconds at least.
-    assert max(run.at for run in again) - killed <= 9.0
+    assert max(run.at for run in again) - killed <= 1.0
     await until_nodes(workload, 2)
     assert victim not in await pids_of(workload)
     async with connected(postgres_url) as connection:

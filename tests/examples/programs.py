@@ -13,6 +13,8 @@ from typing import Final, TypeVar
 
 import pytest
 
+from tests.overheard import Overheard
+
 EXAMPLES: Final = Path(__file__).parents[2] / "examples"
 PATIENCE: Final = 30.0
 
@@ -22,31 +24,29 @@ T = TypeVar("T")
 class Program:
     """A running program, and what it says."""
 
-    def __init__(self, log: Path, folder: Path, *command: str, **environ: str) -> None:
-        self._log = log
-        with log.open("w") as output:
-            self._process = subprocess.Popen(
-                [sys.executable, *command],
-                cwd=folder,
-                env=_inherited() | {"PYTHONUNBUFFERED": "1"} | environ,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-            )
+    def __init__(self, folder: Path, *command: str, **environ: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, *command],
+            cwd=folder,
+            env=_inherited() | {"PYTHONUNBUFFERED": "1"} | environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        self._overheard = Overheard(self._process.stdout)
 
     def said(self) -> str:
-        return self._log.read_text()
+        return self._overheard.said()
 
     def wait_for(self, pattern: str) -> re.Match[str]:
         """Wait until it has said that."""
-
-        def look() -> re.Match[str] | None:
-            found = re.search(pattern, self.said())
-            if found is None and self._process.poll() is not None:
-                pytest.fail(f"it ended without saying {pattern!r}; it said:\n{self.said()}")
-            return found
-
-        return wait_until(look, f"{pattern!r}")
+        wanted = re.compile(pattern)
+        self._overheard.wait(lambda: wanted.search(self.said()) is not None, repr(pattern))
+        found = wanted.search(self.said())
+        assert found is not None
+        return found
 
     def stop(self) -> None:
         """Ask it to end, as a supervisor does; it must do so by itself."""
@@ -62,12 +62,13 @@ class Program:
         """End it in any case."""
         self._process.kill()
         self._process.wait()
+        self._overheard.join()
 
 
 @contextmanager
-def running(log: Path, folder: Path, *command: str, **environ: str) -> Iterator[Program]:
+def running(folder: Path, *command: str, **environ: str) -> Iterator[Program]:
     """Run a program while the block runs; at its end it is stopped."""
-    program = Program(log, folder, *command, **environ)
+    program = Program(folder, *command, **environ)
     try:
         yield program
         program.stop()
@@ -97,7 +98,7 @@ def _inherited() -> dict[str, str]:
 
 
 def wait_until(look: Callable[[], T | None], what: str) -> T:
-    """Return what `look` finds, as soon as it finds something."""
+    """Return what `look` finds, as soon as it finds something: nobody tells a client of a web."""
     ends_at = time.monotonic() + PATIENCE
     while time.monotonic() < ends_at:
         found = look()

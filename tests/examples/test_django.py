@@ -40,11 +40,11 @@ def run(database: Path, *command: str) -> str:
 
 
 @contextmanager
-def shop(tmp_path: Path, database: Path) -> Iterator[httpx.Client]:
+def shop(database: Path) -> Iterator[httpx.Client]:
     """Run Django's server and give a client that speaks to it."""
     address = f"127.0.0.1:{_free_port()}"
     command = ("manage.py", "runserver", "--noreload", address)
-    with running(tmp_path / "web.log", FOLDER, *command, SHOP_DATABASE=str(database)) as web:
+    with running(FOLDER, *command, SHOP_DATABASE=str(database)) as web:
         web.wait_for("Starting .*server at")
         # It says so a moment before it listens.
         transport = httpx.HTTPTransport(retries=10)
@@ -68,15 +68,15 @@ async def jobs_in(database: Path) -> list[JobInfo]:
         return await app.jobs.list()
 
 
-async def test_an_order_is_packed_by_a_node(tmp_path: Path, database: Path) -> None:
-    with shop(tmp_path, database) as client:
+async def test_an_order_is_packed_by_a_node(database: Path) -> None:
+    with shop(database) as client:
         answer = client.post("/orders/", json={"item": "tea", "price": 20})
         assert answer.status_code == 202
         accepted = answer.json()
         assert status_of(client, accepted["order"]) == "new"
 
         node = ("-m", "detent", "node", "shop.jobs:app")
-        with running(tmp_path / "node.log", FOLDER, *node, SHOP_DATABASE=str(database)):
+        with running(FOLDER, *node, SHOP_DATABASE=str(database)):
             wait_until_packed(client, accepted["order"])
             # More than one thread of the node has its own connection to the database.
             answers = [client.post("/orders/", json={"item": "cup", "price": 5}) for _ in range(20)]
@@ -87,10 +87,8 @@ async def test_an_order_is_packed_by_a_node(tmp_path: Path, database: Path) -> N
     assert accepted["job"] in {str(job.id) for job in jobs}
 
 
-async def test_a_declined_payment_leaves_neither_order_nor_job(
-    tmp_path: Path, database: Path
-) -> None:
-    with shop(tmp_path, database) as client:
+async def test_a_declined_payment_leaves_neither_order_nor_job(database: Path) -> None:
+    with shop(database) as client:
         first = client.post("/orders/", json={"item": "tea", "price": 20}).json()
         answer = client.post("/orders/", json={"item": "yacht", "price": 1_000_000})
         assert answer.status_code == 402

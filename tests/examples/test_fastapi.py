@@ -20,10 +20,10 @@ def url(tmp_path: Path) -> str:
 
 
 @contextmanager
-def shop(tmp_path: Path, url: str, **environ: str) -> Iterator[httpx.Client]:
+def shop(url: str, **environ: str) -> Iterator[httpx.Client]:
     """Run the web process and give a client that speaks to it."""
     command = ("-m", "uvicorn", "main:web", "--port", "0")
-    with running(tmp_path / "web.log", FOLDER, *command, DATABASE_URL=url, **environ) as web:
+    with running(FOLDER, *command, DATABASE_URL=url, **environ) as web:
         address = web.wait_for(r"running on (http://\S+)")[1]
         with httpx.Client(base_url=address, timeout=PATIENCE) as client:
             yield client
@@ -44,8 +44,8 @@ async def jobs_in(url: str) -> list[JobInfo]:
         return await app.jobs.list()
 
 
-async def test_web_and_node_in_one_process(tmp_path: Path, url: str) -> None:
-    with shop(tmp_path, url) as client:
+async def test_web_and_node_in_one_process(url: str) -> None:
+    with shop(url) as client:
         # A report: accepted at once, watched, done.
         answer = client.post("/reports", params={"days": 100})
         assert answer.status_code == 202
@@ -78,11 +78,11 @@ def _under_way(client: httpx.Client, job: str) -> dict[str, Any] | None:
     return view if view["progress"] else None
 
 
-async def test_web_alone_and_a_node_beside_it(tmp_path: Path, url: str) -> None:
-    with shop(tmp_path, url, NODE="off") as client:
+async def test_web_alone_and_a_node_beside_it(url: str) -> None:
+    with shop(url, NODE="off") as client:
         order = client.post("/orders", json={"item": "tea", "quantity": 2}).json()
         assert client.get(f"/jobs/{order['job']}").json()["state"] == "pending"
         node = ("-m", "detent", "node", "jobs:app")
-        with running(tmp_path / "node.log", FOLDER, *node, DATABASE_URL=url):
+        with running(FOLDER, *node, DATABASE_URL=url):
             job_with(client, order["job"], state="succeeded")
         assert client.get(f"/orders/{order['order']}").json()["status"] == "confirmed"

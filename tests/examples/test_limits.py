@@ -15,7 +15,7 @@ PRINTED = {
         *(f"order {number}: reserve, charge, pack, ship" for number in range(1, 6)),
         "5 orders at once",
     ],
-    "rate.py": ["55 calls", "not too fast"],
+    "rate.py": ["30 calls, 5 of them at once", "not too fast"],
     "fair.py": [
         "first of all what is critical: tin",
         "then by weight: 3 of gold for 1 of tin",

@@ -150,15 +150,15 @@ async def test_a_publisher_never_waits_for_a_carrier_that_does_not_answer(
         began = time.monotonic()
         for number in range(100):
             notifier.publish([Hint(f"lane-{number}")])
+        assert time.monotonic() - began < 0.5
         await notifier.flush()
-        # Once, and not for each of the hundred.
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 3
         async with listening(open_notifier(url)) as ears:
             proxy.heal()
             async with asyncio.timeout(20):
                 while MAIL not in ears.heard:
                     notifier.publish([MAIL])
-                    await asyncio.sleep(0.05)
+                    await notifier.flush()
 
 
 @pytest.mark.parametrize("kind", ["redis", "nats"])

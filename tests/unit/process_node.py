@@ -15,6 +15,7 @@ from detent.config import Config, LimitsConfig, NodeConfig, PoolConfig
 from detent.executors.process import ProcessExecutor
 from detent.executors.worker import Worker
 from detent.running import RunningNode
+from detent.spi.runtime import Runtime
 from detent.stores.memory import MemoryNotifier, MemoryStore
 from tests.unit.process_tasks import PATIENCE, declare
 
@@ -60,7 +61,11 @@ class Station:
 
 @asynccontextmanager
 async def station(
-    size: int = 1, limits: LimitsConfig | None = None, slots: int = 10, **pool: Any
+    size: int = 1,
+    limits: LimitsConfig | None = None,
+    slots: int = 10,
+    runtime: Runtime | None = None,
+    **pool: Any,
 ) -> AsyncIterator[Station]:
     """Run a node whose pool has this size and these settings."""
     config = Config(
@@ -72,7 +77,7 @@ async def station(
         limits=limits or LimitsConfig(),
         pools={"process": PoolConfig(size=size, **pool)},
     )
-    app = App(config=config, store=MemoryStore(), notifier=MemoryNotifier())
+    app = App(config=config, store=MemoryStore(), notifier=MemoryNotifier(), runtime=runtime)
     declare(app)
     async with app.node() as node:
         yield Station(app, node)

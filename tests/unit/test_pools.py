@@ -14,18 +14,23 @@ import pytest
 from detent import App, ConfigError, Retry
 from detent.config import Config, NodeConfig, PoolConfig
 from detent.config.pools import make_pool
-from detent.events import ExecutorTrouble, HookFailed, JobTimedOut
+from detent.events import ExecutorTrouble, HookFailed, JobStarted, JobTimedOut
 from detent.spi.executor import Call, Encoded
+from detent.spi.runtime import Runtime
 from detent.stores.memory import MemoryNotifier, MemoryStore
 from tests.unit import process_tasks
+from tests.unit.halted_clock import HaltedClock
+from tests.unit.process_node import until
 from tests.unit.process_tasks import PATIENCE
 
 REPORTS = {"reports": PoolConfig(size=1), "io": PoolConfig(kind="thread", size=2)}
 
 
-def make_app(pools: dict[str, PoolConfig] | None = None, **node: Any) -> App:
+def make_app(
+    pools: dict[str, PoolConfig] | None = None, runtime: Runtime | None = None, **node: Any
+) -> App:
     config = Config(node=NodeConfig(drain_timeout=timedelta(0), **node), pools=pools or {})
-    return App(config=config, store=MemoryStore(), notifier=MemoryNotifier())
+    return App(config=config, store=MemoryStore(), notifier=MemoryNotifier(), runtime=runtime)
 
 
 @pytest.fixture
@@ -105,9 +110,12 @@ async def test_pools_do_not_take_each_others_workers() -> None:
 
 
 async def test_waiting_for_a_thread_does_not_count_as_running() -> None:
-    app = make_app(threads=1)
+    clock = HaltedClock()
+    app = make_app(runtime=clock, threads=1)
     gate, busy = threading.Event(), threading.Event()
+    started: list[JobStarted] = []
     timed_out: list[JobTimedOut] = []
+    app.on(JobStarted, started.append)
     app.on(JobTimedOut, timed_out.append)
 
     def block() -> None:
@@ -115,12 +123,13 @@ async def test_waiting_for_a_thread_does_not_count_as_running() -> None:
         gate.wait(PATIENCE)
 
     blocking = app.task(block)
-    quick = app.task(timeout=1, retry=Retry(max_attempts=1))(thread_name)
+    quick = app.task(timeout=5, retry=Retry(max_attempts=1))(thread_name)
     async with app.node():
         first = await blocking.enqueue()
         await asyncio.to_thread(busy.wait, PATIENCE)
         second = await quick.enqueue()
-        await asyncio.sleep(1.1)
+        await until(lambda: len(started) == 2)
+        clock.go_on(5)
         gate.set()
         await first.result(timeout=PATIENCE)
         assert "detent-job" in await second.result(timeout=PATIENCE)

@@ -19,10 +19,11 @@ import uvloop
 from detent import JobCanceled, JobFailed, Retry, State
 from detent._engine.attempt import Attempt, Stop
 from detent.errors import ProcessDied
-from detent.events import ExecutorTrouble
+from detent.events import ExecutorTrouble, JobStarted
 from detent.executors import children as children_module
 from detent.executors import worker as worker_module
 from detent.executors.worker import Worker
+from tests.unit.halted_clock import HaltedClock
 from tests.unit.process_node import gone, is_alive, station, until, written
 from tests.unit.process_tasks import PATIENCE
 
@@ -40,30 +41,33 @@ def open_files() -> int:
 async def test_a_timeout_kills_the_child_and_the_slot_is_free_again(
     name: str, tmp_path: Path
 ) -> None:
-    async with station() as node:
+    clock = HaltedClock()
+    async with station(runtime=clock) as node:
         await node.result("pid")
-        # Long enough to begin, on a machine that others use too.
-        job = await node.enqueue(name, str(tmp_path / "started"), timeout=1.5)
+        job = await node.enqueue(name, str(tmp_path / "started"), timeout=5)
         (pid,) = await written(tmp_path / "started")
-        with pytest.raises(JobFailed, match=r"longer than 1\.5 s"):
+        clock.go_on(5)
+        with pytest.raises(JobFailed, match=r"longer than 5\.0 s"):
             await job.result(timeout=PATIENCE)
         assert not is_alive(pid), "gone before its end was written"
         assert await node.result("pid") != pid
 
 
 async def test_the_time_that_a_job_waits_for_its_child_is_not_its_own(tmp_path: Path) -> None:
-    async with station() as node:
+    clock, started = HaltedClock(), list[JobStarted]()
+    async with station(runtime=clock) as node:
+        node.app.on(JobStarted, started.append)
         # Both before there is a child, and while another job has it for longer than the timeout.
         first = await node.enqueue("run_until", str(tmp_path / "a"), str(tmp_path / "go"))
-        second = await node.enqueue("pid", timeout=1)
+        second = await node.enqueue("pid", timeout=5)
+        await until(lambda: len(started) == 2)
+        clock.go_on(5)
         await written(tmp_path / "a")
-        await asyncio.sleep(1.1)
+        clock.go_on(5)
         (tmp_path / "go").touch()
         pid = await first.result(timeout=PATIENCE)
         assert await second.result(timeout=PATIENCE) == pid
-        taken = (await second.info()).duration
-        assert taken is not None
-        assert taken < timedelta(seconds=1)
+        assert (await second.info()).duration == timedelta(0)
 
 
 async def test_a_cancel_lets_a_job_end_by_itself_and_the_child_live(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Keeps limits and rates, and gives jobs behind gates to nodes."""
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -60,6 +59,7 @@ class Limiting:
         lanes, queues, rooms, due_at, ids = scan_columns(request.scans)
         gates = gates_asked(self.database.address.schema, request.scans)
         memory = gate_memory(self.database)
+        many = memory.expects_many(request.scans)
         rows = await self.database.fetch(
             "claim_gated",
             request.node,
@@ -73,7 +73,7 @@ class Limiting:
             ids,
             *gates,
             *memory.of(gates),
-            memory.expects_many(request.scans),
+            many,
             request.limit,
             request.boost_interval.total_seconds(),
             request.inline_args,
@@ -84,13 +84,13 @@ class Limiting:
         claims = [Claim._make(row) for row in rows]
         memory.learn(gates, floors, mosts, server, claims[0].fence if claims else None)
         memory.took(request.scans, len(claims))
-        taken = Counter(claim.lane for claim in claims)
         return GatedAnswer(
             claims,
             [
                 LaneAnswer(
                     lane,
-                    taken[lane],
+                    # Of those that were let in somebody else may hold some: they come next.
+                    len(claims) if many else taken,
                     gate,
                     wait,
                     None if due is None else max(due, 0.0),
@@ -98,7 +98,7 @@ class Limiting:
                     weight,
                     keeps,
                 )
-                for lane, (gate, wait, due, priority, waited, weight, keeps) in zip(
+                for lane, (taken, gate, wait, due, priority, waited, weight, keeps) in zip(
                     lanes, told, strict=True
                 )
             ],

@@ -347,7 +347,7 @@ class FinishConformance:
         assert found.finished_at is not None
         assert found.duration is not None
         error = found.finished_at - found.duration - found.started_at
-        assert abs(error) < timedelta(seconds=1)
+        assert abs(error) < timedelta(milliseconds=100)
 
     async def _kinds(self, store: Store, claim: Claim) -> list[tuple[int, str]]:
         return [(each.number, each.kind) for each in await store.attempts(claim.id)]

@@ -10,10 +10,11 @@
 -- fence
 -- $22 on which server  $23 whether the only lane has as many as there is room for
 -- $24 limit in all  $25 boost interval in seconds, 0 = off  $26 largest payload to return
--- All rows but the last are claims. The last has no id, and as args JSON: of each lane which gate let
--- no more in, when to ask again, when the next is due, priority and seconds of waiting of what is
--- most urgent, the weight of its share, and whether the rest of the gate is kept for it; then the
--- oldest fence that counts at each gate, how much of it is used at most, and on which server.
+-- All rows but the last are claims. The last has no id, and as args JSON: of each lane how many were
+-- let in, which gate let no more in, when to ask again, when the next is due, priority and seconds of
+-- waiting of what is most urgent, the weight of its share, and whether the rest of the gate is kept
+-- for it; then the oldest fence that counts at each gate, how much of it is used at most, and on which
+-- server.
 WITH gate AS MATERIALIZED (
     SELECT * FROM detent.detent_open_gates(
         $1::uuid, $2::text[], $3::text[], $4::integer[], $5::integer[], $6::integer[],
@@ -110,7 +111,7 @@ SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
     convert_to(
         json_build_array(
             json_agg(
-                json_build_array(blocked_by, wait, due_in, priority, waited, weight, keeps)
+                json_build_array(room, blocked_by, wait, due_in, priority, waited, weight, keeps)
                 ORDER BY number
             ),
             (SELECT to_json(floors) FROM gate LIMIT 1),
