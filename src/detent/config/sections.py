@@ -150,7 +150,7 @@ class NodeConfig(Section):
     """How many blocking tasks run at once."""
     processes: Annotated[int | None, optional(whole(1, 10_000))] = None
     """How many tasks run at once in child processes, if not one for each core."""
-    claim_batch: Annotated[int, whole(1, 5000)] = 500
+    claim_batch: Annotated[int, whole(1, 5000)] = 1000
     """The most jobs that one claim takes."""
     inline_args: Annotated[int, whole(0, 1 << 30)] = 8192
     """Payloads above this many bytes are loaded when their job starts."""

@@ -46,7 +46,8 @@ _EVERY_TYPE: Final = "SELECT " + ", ".join(
 async def learn_types(connection: Any) -> None:
     """Let the driver look up the types of our arguments, in one transaction that is undone.
 
-    It would do so by itself, with a setting for the session, when it first meets each of them.
+    It would do so by itself, with a setting for the session, when it first meets each of them: in
+    a node's first moments a dozen times, 3 to 12 ms each.
     """
     transaction = connection.transaction()
     await transaction.start()
