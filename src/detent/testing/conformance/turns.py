@@ -126,9 +126,11 @@ class TurnConformance:
 
     async def test_nothing_is_kept_for_a_job_that_can_never_run(self, store: Store) -> None:
         heavy = Gate(SMTP.name, 3)
-        await store.set_limit(Limit(SMTP.name, 2))
         await enqueued(store, behind(heavy), behind(SMTP))
         node = await joined(store)
+        unknown = await asked(store, node, lane(heavy), lane(SMTP))
+        assert [(each.taken, each.keeps) for each in unknown.lanes] == [(0, False), (0, False)]
+        await store.set_limit(Limit(SMTP.name, 2))
         answer = await asked(store, node, lane(heavy), lane(SMTP))
         assert [(each.taken, each.keeps) for each in answer.lanes] == [(0, False), (1, False)]
 

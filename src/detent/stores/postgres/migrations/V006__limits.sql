@@ -488,7 +488,7 @@ BEGIN
             number_ := lane_gates_[narrow_];
             rule_ := rules_[number_];
             keeps := weights_[narrow_] > 1 AND room = 0 AND wish_ > 0 AND lane_.count > 0
-                AND coalesce(weights_[narrow_] <= rule_.concurrency, true)
+                AND limited_[number_] AND coalesce(weights_[narrow_] <= rule_.concurrency, true)
                 AND coalesce(
                     weights_[narrow_] <= coalesce(rule_.burst, rule_.rate_count), true);
             kept_[number_] := greatest(
