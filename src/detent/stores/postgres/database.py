@@ -173,20 +173,24 @@ class Database:
 
     async def _connected(self) -> Connection:
         timeout = self.address.timeout.total_seconds()
-        pooled = await self.behind_pooler()
-        settings = {} if pooled else {**PLANNER, **RESTS, **ISOLATION}
-        connection = await self._hosts.connect(
+        if await self.behind_pooler():
+            connection = await self._hosts.connect(
+                timeout,
+                command_timeout=timeout,
+                statement_cache_size=0,
+                server_settings={"application_name": "detent"},
+            )
+            try:
+                await learn_types(connection)
+            except BaseException:
+                connection.terminate()
+                raise
+            return connection
+        return await self._hosts.connect(
             timeout,
             command_timeout=timeout,
-            server_settings={"application_name": "detent", **settings},
-            **({"statement_cache_size": 0} if pooled else {}),
+            server_settings={"application_name": "detent", **PLANNER, **RESTS, **ISOLATION},
         )
-        try:
-            await learn_types(connection)
-        except BaseException:
-            connection.terminate()
-            raise
-        return connection
 
     async def behind_pooler(self) -> bool:
         """Whether sessions are shared with others, so that nothing can be kept in one."""

@@ -46,8 +46,7 @@ _EVERY_TYPE: Final = "SELECT " + ", ".join(
 async def learn_types(connection: Any) -> None:
     """Let the driver look up the types of our arguments, in one transaction that is undone.
 
-    It would do so by itself, with a setting for the session, when it first meets each of them: in
-    a node's first moments a dozen times, 3 to 12 ms each.
+    It would do so by itself, with a setting for the session, when it first meets each of them.
     """
     transaction = connection.transaction()
     await transaction.start()
