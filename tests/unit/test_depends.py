@@ -423,10 +423,9 @@ def missing(session: str = Depends(lenient_too), again: str = Depends(lenient)) 
     raise LookupError("nothing there")
 
 
-@in_virtual_time
 async def test_a_provider_that_swallows_an_error_makes_no_success_of_it() -> None:
-    stage = Stage()
-    task = stage.app.task(retry=ONCE)
+    app = app_in_memory()
+    task = app.task(retry=ONCE)
 
     @task
     async def work(session: str = Depends(lenient)) -> None:
@@ -442,7 +441,7 @@ async def test_a_provider_that_swallows_an_error_makes_no_success_of_it() -> Non
     @task
     def threaded_unmade(missing: str = Depends(missing)) -> None: ...
 
-    async with stage.node():
+    async with app, app.node():
         for raising in (work, threaded):
             with pytest.raises(JobFailed, match="ValueError: bad"):
                 await (await raising.enqueue()).result(timeout=60)
