@@ -11,6 +11,7 @@ import pytest
 
 from detent import Priority, Rate
 from detent._engine.look import LONGEST_REST
+from detent.spi.limits import GatedAnswer, GatedRequest
 from detent.testing.simulation.stage import Stage
 from detent.testing.virtual import in_virtual_time
 
@@ -198,3 +199,25 @@ async def test_light_and_heavy_jobs_all_have_their_turn(seed: int) -> None:
     assert most["api"] <= 4
     # A third of what the resources have, and a look for hints that were lost.
     assert ended - began < seconds / 3 + 5
+
+
+@in_virtual_time
+async def test_a_lane_is_not_asked_for_more_than_one_claim_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage, asked = Stage(), list[tuple[int, int]]()
+    stage.app.limit("memory", concurrency=1_000)
+    claim = stage.store.claim_gated
+
+    async def overheard(request: GatedRequest) -> GatedAnswer:
+        asked.extend((scan.room, request.limit) for scan in request.scans)
+        return await claim(request)
+
+    @stage.app.task(resource="memory")
+    async def work() -> None: ...
+
+    await stage.app.enqueue_many([work.bind() for _ in range(100)])
+    monkeypatch.setattr(stage.store, "claim_gated", overheard)
+    async with stage.node(queues={"default": 500}, claim_batch=20):
+        await stage.until(lambda: len(stage.tables.outcome) == 100)
+    assert max(asked) == (20, 20)

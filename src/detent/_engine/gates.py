@@ -310,11 +310,11 @@ class GatedClaimer(Service):
     # Room
 
     def _rooms(self) -> Mapping[str, int]:
-        """Return the room in each queue; while others are hungry too, half of it is theirs."""
+        """Return how many of each queue to ask for; while others are hungry, half is theirs."""
         rooms = self._dispatcher.rooms()
-        if not self._claimer.hungry:
-            return rooms
-        return {queue: room - room // 2 for queue, room in rooms.items()}
+        if self._claimer.hungry:
+            rooms = {queue: room - room // 2 for queue, room in rooms.items()}
+        return {queue: min(room, self._config.claim_batch) for queue, room in rooms.items()}
 
     def _choose(self, rooms: Mapping[str, int]) -> list[Turn]:
         """Return whose turn it is in each queue that has room."""
