@@ -23,6 +23,7 @@ from detent.model.job import JobFilter
 from detent.principal import MAX_PRINCIPAL, current_principal
 from detent.testing.simulation.stage import Stage
 from detent.testing.virtual import in_virtual_time
+from tests.unit.apps import app_in_memory
 
 Asked = tuple[str | None, Action, Target]
 
@@ -54,32 +55,31 @@ def declare(app: App) -> Any:
 # In whose name
 
 
-@in_virtual_time
 async def test_the_principal_is_kept_known_in_the_job_and_inherited() -> None:
-    stage = Stage()
+    app = app_in_memory(concurrency=5)
 
-    @stage.app.task(name="child")
+    @app.task(name="child")
     async def child(ctx: JobContext) -> str | None:
         return ctx.principal
 
-    @stage.app.task(name="parent")
+    @app.task(name="parent")
     async def parent(ctx: JobContext) -> list[str | None]:
         job = await child.enqueue()
         other = await child.options(principal="bob").enqueue()
         return [ctx.principal, await job.result(60), await other.result(60)]
 
-    @stage.app.task(name="blocking", executor="thread")
+    @app.task(name="blocking", executor="thread")
     def blocking(ctx: JobContext) -> list[str | None]:
         return [ctx.principal, current_principal()]
 
-    async with stage.node(queues={"default": 5}):
+    async with app, app.node():
         with acting_as("ada"):
-            jobs = [await parent.enqueue(), *await stage.app.enqueue_many([blocking.bind()])]
+            jobs = [await parent.enqueue(), *await app.enqueue_many([blocking.bind()])]
         nobody = await child.enqueue()
         assert await jobs[0].result(60) == ["ada", "ada", "bob"]
         assert await jobs[1].result(60) == ["ada", "ada"]
         assert await nobody.result(60) is None
-    assert [(await job.info()).principal for job in (*jobs, nobody)] == ["ada", "ada", None]
+        assert [(await job.info()).principal for job in (*jobs, nobody)] == ["ada", "ada", None]
     assert current_principal() is None
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from detent import (
-    App,
     BatchItem,
     ConfigError,
     Depends,
@@ -38,18 +37,13 @@ from detent.events import (
 )
 from detent.model.outcome import Ending, Outcome
 from detent.principal import acting_as, current_principal
-from detent.stores.memory import MemoryNotifier, MemoryStore
 from detent.testing.simulation.stage import Stage
 from detent.testing.virtual import in_virtual_time
+from tests.unit.apps import app_in_memory
 
 SECOND = timedelta(seconds=1)
 ONCE = Retry(max_attempts=1)
 STEADY = Retry(max_attempts=3, delay=10 * SECOND, jitter=False)
-
-
-def app_in_memory(**node: Any) -> App:
-    config = Config(node=NodeConfig(**node))
-    return App(config=config, store=MemoryStore(), notifier=MemoryNotifier())
 
 
 async def result_of(job: Job[Any]) -> Any:

@@ -25,11 +25,10 @@ from detent import (
     UnknownTask,
     WrongThread,
 )
-from detent.config import Config
 from detent.spi.notifier import Hint, Wake
-from detent.stores.memory import MemoryNotifier, MemoryStore
 from detent.testing.simulation.stage import Stage
 from detent.testing.virtual import START, in_virtual_time
+from tests.unit.apps import app_in_memory
 
 SECOND = timedelta(seconds=1)
 NAIVE = datetime(2030, 1, 1)  # noqa: DTZ001  the mistake that is meant
@@ -318,12 +317,8 @@ async def test_nodes_are_told_of_new_jobs_after_they_are_stored() -> None:
 # Blocking code, other loops
 
 
-def blocking_app() -> App:
-    return App(config=Config(), store=MemoryStore(), notifier=MemoryNotifier())
-
-
 def test_blocking_code_enqueues_from_any_thread() -> None:
-    app = blocking_app()
+    app = app_in_memory()
     task = declare(app)
     jobs = [task.enqueue_sync("here"), task.options(queue="mail").enqueue_sync("here")]
     thread = threading.Thread(target=lambda: jobs.append(task.enqueue_sync("there")))
@@ -336,7 +331,7 @@ def test_blocking_code_enqueues_from_any_thread() -> None:
 
 
 async def test_a_blocking_call_on_a_running_loop_is_refused() -> None:
-    app = blocking_app()
+    app = app_in_memory()
     task = declare(app)
     with pytest.raises(WrongThread, match="awaitable form"):
         task.enqueue_sync("a")
@@ -345,7 +340,7 @@ async def test_a_blocking_call_on_a_running_loop_is_refused() -> None:
 
 
 def test_one_app_serves_several_loops_in_a_row() -> None:
-    app = blocking_app()
+    app = app_in_memory()
 
     @app.task
     async def echo(ctx: JobContext, number: int) -> int:

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Self
 import pytest
 
 from detent import (
-    App,
     ConfigError,
     Depends,
     Fail,
@@ -23,20 +22,14 @@ from detent import (
     Snooze,
     State,
 )
-from detent.config import Config, NodeConfig
 from detent.events import HookFailed, JobSnoozed
 from detent.spi.executor import Call
-from detent.stores.memory import MemoryNotifier, MemoryStore
 from detent.testing.simulation.stage import Stage
 from detent.testing.virtual import in_virtual_time
+from tests.unit.apps import app_in_memory
 
 ONCE = Retry(max_attempts=1)
 SOON = Retry(max_attempts=2, delay=timedelta(seconds=1), jitter=False)
-
-
-def app_in_memory(**node: Any) -> App:
-    config = Config(node=NodeConfig(**node))
-    return App(config=config, store=MemoryStore(), notifier=MemoryNotifier())
 
 
 class Notes(list[str]):
@@ -542,25 +535,24 @@ async def test_on_a_thread_blocking_providers_run_where_the_job_does() -> None:
         ]
 
 
-@in_virtual_time
 async def test_a_function_that_returns_a_coroutine_is_a_provider_too() -> None:
-    stage = Stage()
+    app = app_in_memory()
 
     async def make(name: str) -> str:
         return f"a {name}"
 
-    @stage.app.task(retry=ONCE)
+    @app.task(retry=ONCE)
     async def work(
         pool: str = Depends(lambda: make("pool"), scope="node"),
         session: str = Depends(lambda: make("session")),
     ) -> str:
         return f"{session} of {pool}"
 
-    @stage.app.task(retry=ONCE)
+    @app.task(retry=ONCE)
     def threaded(value: str = Depends(lambda: make("thing"))) -> str:
         raise AssertionError(value)
 
-    async with stage.node():
+    async with app, app.node():
         assert await (await work.enqueue()).result(timeout=60) == "a session of a pool"
         with pytest.raises(JobFailed, match=r"gave a coroutine to a thread: write it as async def"):
             await (await threaded.enqueue()).result(timeout=60)

@@ -7,17 +7,12 @@ from typing import Any, Self
 
 import pytest
 
-from detent import App, ConfigError, Depends, InvalidArguments, JobContext, JobFailed, Retry
-from detent.config import Config
-from detent.stores.memory import MemoryNotifier, MemoryStore
+from detent import ConfigError, Depends, InvalidArguments, JobContext, JobFailed, Retry
 from detent.testing.simulation.stage import Stage
 from detent.testing.virtual import in_virtual_time
+from tests.unit.apps import app_in_memory
 
 ONCE = Retry(max_attempts=1)
-
-
-def app_in_memory() -> App:
-    return App(config=Config(), store=MemoryStore(), notifier=MemoryNotifier())
 
 
 async def smtp() -> AsyncIterator[str]:

@@ -6,18 +6,13 @@ from typing import Any
 import pytest
 
 from detent import App, ConfigError, InvalidJob, JobContext, JobFailed, Retry
-from detent.config import Config
-from detent.stores.memory import MemoryNotifier, MemoryStore
 from detent.tasks import BoundCall
 from detent.testing.simulation.stage import Stage
 from detent.testing.virtual import in_virtual_time
+from tests.unit.apps import app_in_memory
 
 ONCE = Retry(max_attempts=1)
 Proceed = Callable[[], Awaitable[Any]]
-
-
-def app_in_memory() -> App:
-    return App(config=Config(), store=MemoryStore(), notifier=MemoryNotifier())
 
 
 @in_virtual_time

@@ -156,26 +156,22 @@ class KnownLanes:
         while lanes := self._ready[queue].first(WINDOW):
             if not self._keepers:
                 return lanes
-            keepers = [self._keeper_before(known, precedes) for known in lanes]
-            for known, keeper in zip(lanes, keepers, strict=True):
-                if keeper is not None and keeper.blocked_by is not None:
-                    seconds = max(keeper.at - self._monotonic(), SOON)
-                    self._wait_for(known, keeper.blocked_by, seconds)
-            if None in keepers:
-                return [
-                    known for known, keeper in zip(lanes, keepers, strict=True) if keeper is None
-                ]
+            free = [known for known in lanes if not self._waits_behind(known, precedes)]
+            if free:
+                return free
         return []
 
-    def _keeper_before(
+    def _waits_behind(
         self, known: KnownLane, precedes: Callable[[KnownLane, KnownLane], bool]
-    ) -> KnownLane | None:
+    ) -> bool:
+        """Let a lane wait with the one before it for which its gate is kept, if there is one."""
         for gate in known.gates:
             for place in (gate, _TOKENS + gate):
                 for keeper in self._keepers.get(place, {}).values():
                     if precedes(keeper, known):
-                        return keeper
-        return None
+                        self._wait_for(known, place, max(keeper.at - self._monotonic(), SOON))
+                        return True
+        return False
 
     @property
     def some_kept(self) -> bool:

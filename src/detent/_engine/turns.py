@@ -68,7 +68,8 @@ class Turns:
 
         Where no other queue is asked (`alone`), those that are less urgent are asked in the same
         claim for what is left: the claim has no more than the room in all, and serves in order.
-        Where `others_wait` for whom a gate is kept, no lane gives what is less urgent than them.
+        While a gate is kept for others (`others_wait`) no lane gives more than is as urgent as its
+        head.
         """
         levels: dict[int, list[KnownLane]] = {}
         unknown: list[KnownLane] = []
