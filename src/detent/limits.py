@@ -6,6 +6,7 @@ from typing import Final
 from detent.config import check_name
 from detent.errors import ConfigError
 from detent.fair_queues import share_limit
+from detent.jobs import check_wanted
 from detent.model.access import Action, Target
 from detent.model.gates import FAIR, KEY, KINDS, QUEUE, RESOURCE
 from detent.model.limits import Limit
@@ -67,6 +68,7 @@ class Limits:
     async def reset(self, name: str) -> Limit | None:
         """Let code's word hold again, and return it; a limit that is in no code goes."""
         wanted = full_name(name)
+        check_wanted("limit name", name)
         await self._permit(wanted)
         code = await self._store.reset_limit(wanted)
         self._tell()

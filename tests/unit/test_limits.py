@@ -495,6 +495,11 @@ async def test_a_limit_can_be_changed_while_jobs_run(app: App) -> None:
     assert await app.limits.reset("smtp") == Limit("resource:smtp", 1)
 
 
+async def test_a_name_that_no_limit_can_have_is_refused(app: App) -> None:
+    with pytest.raises(ConfigError, match=r"limit name = 'smtp\\x00': must be a text without NUL"):
+        await app.limits.reset("smtp\0")
+
+
 async def test_a_failed_job_gives_its_permit_back(app: App) -> None:
     tries: list[int] = []
 
