@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detent._engine.lanes import KnownLane
-from detent._engine.turns import Turns
+from detent._engine.lane import KnownLane
+from detent._engine.turns import Turn, Turns, in_order
 
 BOOST = 900.0
 
@@ -99,3 +99,12 @@ def test_who_comes_back_has_no_turns_saved_up() -> None:
     served(turns, [busy], 100)
     counts = Counter(served(turns, [idle, busy], 20))
     assert counts[idle.lane] == pytest.approx(10, abs=1)
+
+
+def test_the_most_urgent_of_several_queues_come_first() -> None:
+    one = [Turn(plain("a", priority=4), 1, 0), Turn(plain("b", due=5.0), 1, 0)]
+    # Within a queue it is not only urgency that counts.
+    other = [Turn(lane("c", due=3.0), 1, 0), Turn(lane("d", due=1.0), 1, 0)]
+    third = [Turn(lane("e", priority=None), 1, 0), Turn(plain("f", due=4.0), 1, 0)]
+    turns = in_order([one, other, third], BOOST, 10.0)
+    assert [turn.known.lane[-1] for turn in turns] == list("eacdfb")

@@ -6,6 +6,7 @@ nothing, however much of it there is. Of the others the most urgent comes first,
 their turns: see `detent._engine.turns`.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
@@ -18,7 +19,7 @@ from detent._engine.floors import Floors, positions_in
 from detent._engine.lanes import BATCH, ENDED, KnownLanes, is_shut
 from detent._engine.look import rest_after
 from detent._engine.service import Service
-from detent._engine.turns import Turn, Turns
+from detent._engine.turns import Turn, Turns, in_order
 from detent.config import NodeConfig
 from detent.errors import StoreUnavailable
 from detent.events import Bus
@@ -78,7 +79,7 @@ class GatedClaimer(Service):
         self._gated = True
         self._alone = False
         self._limited: Collection[str] = ()
-        self._turns: dict[str, Turns] = {}
+        self._turns = defaultdict[str, Turns](partial(Turns, boost_interval.total_seconds()))
         self._skips: dict[str, bool] = {}
         """Whether the last single slot of a queue was left to jobs without gates."""
         self._shut: dict[str, None] = {}
@@ -138,12 +139,14 @@ class GatedClaimer(Service):
             self.wake()
         self._gated = gated
         if list(limited) != list(self._limited):
-            self._limited = tuple(limited)
-            served = self._claimer.lanes_by_queue
-            for queue in self._limited:
-                for lane in served.get(queue, ()):
-                    self._hear(lane)
+            self._limited, self._look_at = tuple(limited), 0.0
+            for lane in self._limited_lanes():
+                self._hear(lane)
             self._claimer.look_anew()
+
+    def _limited_lanes(self) -> list[str]:
+        served = self._claimer.lanes_by_queue
+        return [lane for queue in self._limited for lane in served.get(queue, ())]
 
     def rely_on_wakeups(self, hears: bool) -> None:
         """Know whether wake-ups reach this node."""
@@ -236,15 +239,16 @@ class GatedClaimer(Service):
         )
         self._hungry = len(answer.claims) == limit
         told = {each.lane: each for each in answer.lanes}
-        open_gates: dict[str, None] = {}
+        full = {each.blocked_by for each in answer.lanes}
+        passed: dict[str, None] = {}
         for turn in asked:
             known, lane = turn.known, told.get(turn.known.lane)
             self._take_in(turn, lane)
             known.is_tight = lane is None or lane.blocked_by is not None
-            if lane is not None and lane.taken and lane.blocked_by is None:
-                open_gates |= dict.fromkeys(known.gates)
+            if lane is not None and lane.taken:
+                passed |= dict.fromkeys(gate for gate in known.gates if gate not in full)
         self._lanes.answered()
-        for gate in open_gates:
+        for gate in passed:
             # It let somebody in and is not full: others who wait for it may follow.
             self._lanes.open(gate)
 
@@ -276,8 +280,7 @@ class GatedClaimer(Service):
         if told is not None:
             self._turns[known.queue].took(known, told.taken)
             known.weight = told.weight or known.own_weight
-        is_old = told is None or known.changed
-        self._lanes.learn(known, None if is_old or told is None else self._since(told.head))
+            self._lanes.told(known, self._since(told.head))
         if told is None or known.heard or (known.changed and not is_shut(told)):
             # Something happened while the claim was on its way.
             self._lanes.ready_at(known, 0.0)
@@ -314,28 +317,25 @@ class GatedClaimer(Service):
         rooms = self._dispatcher.rooms()
         if self._claimer.hungry:
             rooms = {queue: room - room // 2 for queue, room in rooms.items()}
-        return {queue: min(room, self._config.claim_batch) for queue, room in rooms.items()}
+        # One claim has something of each: the queue that comes first must not have all of it.
+        most = -(-self._config.claim_batch // max(len(self._lanes.ready_queues), 1))
+        return {queue: min(room, most) for queue, room in rooms.items()}
 
     def _choose(self, rooms: Mapping[str, int]) -> list[Turn]:
         """Return whose turn it is in each queue that has room."""
         queues = [queue for queue in self._lanes.ready_queues if rooms[queue] > 0]
-        now, asked = self.runtime.monotonic(), []
+        now, asked = self.runtime.monotonic(), list[list[Turn]]()
         for queue in queues:
-            turns = self._turns_of(queue)
+            turns = self._turns[queue]
             lanes = self._lanes.ready_in(queue, partial(turns.precedes, now))
             most = max(AT_ONCE // len(queues), 1)
             alone, kept = len(queues) == 1, self._lanes.some_kept
-            asked += turns.choose(lanes, rooms[queue], most, now, alone=alone, others_wait=kept)
-        return asked
-
-    def _turns_of(self, queue: str) -> Turns:
-        if queue not in self._turns:
-            self._turns[queue] = Turns(self._boost_interval.total_seconds())
-        return self._turns[queue]
+            asked += [turns.choose(lanes, rooms[queue], most, now, alone=alone, others_wait=kept)]
+        return in_order(asked, self._boost_interval.total_seconds(), now)
 
     def _is_below(self, turn: Turn) -> bool:
         """Tell whether what is left of a lane is less urgent than what was asked for."""
-        level = self._turns_of(turn.known.queue).level(turn.known, self.runtime.monotonic())
+        level = self._turns[turn.known.queue].level(turn.known, self.runtime.monotonic())
         return level is not None and level < turn.least
 
     def _take_turns(self) -> None:
@@ -374,14 +374,12 @@ class GatedClaimer(Service):
     async def _look(self) -> None:
         """Look at the next page of lanes, if jobs stand behind gates at all."""
         before = self.runtime.monotonic()
-        if not self._gated:
+        if not self._gated and not self._limited:
             self._look_at = before + FOREVER
-            return
-        if self._lanes.full:
-            self._look_at = before + self._recheck()
             return
         if not self._cursor:
             self._floors.forget()
+            self._lanes.visit(self._limited_lanes())
         queues = list(self._claimer.lanes_by_queue)
         page = await self._store.gated_lanes(queues, self._cursor, PAGE, self._boost_interval)
         news = [

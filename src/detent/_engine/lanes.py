@@ -2,123 +2,30 @@
 
 from collections.abc import Callable, Collection, Iterable
 from heapq import heappop, heappush
-from itertools import islice
 from typing import Final
 
-from detent.model.gates import FAIR, QUEUE, gate_name, gates_of, without_gates
+from detent._engine.lane import NOTHING, TOKENS, UNKNOWN, KnownLane, Places
+from detent.model.gates import QUEUE, gate_name, gates_of, without_gates
 from detent.model.job import SUSPECT, Priority, queue_of
 from detent.spi.limits import LaneAnswer
 
-# A node that knows so many has enough to do; it looks for others when some are empty.
+# A node that knows so many has enough to do; others are known only if they may not have to wait.
 MOST: Final = 20_000
 # How many of those that wait for one gate are let go when it may be open: as many as one claim
 # asks. If it turns out to be open still, the next follow.
 BATCH: Final = 64
-
-
 # Of lanes that are ready, how many of each priority are looked at for whose turn it is.
 WINDOW: Final = 200
 SOON: Final = 0.001
 # What is told of the end of a job: nothing that is more urgent than what was there.
 ENDED: Final = Priority.LOWEST
-# Who waits for the tokens of a rate waits for a gate that no end of a job opens.
-_TOKENS: Final = "tokens of "
-# The place of lanes of which nobody knows how urgent they are, behind those of all priorities.
-_UNKNOWN: Final = len(Priority)
+# A look that finds a job so much earlier than it was expected has found another one.
+EARLIER: Final = 0.1
 
 
 def is_shut(told: LaneAnswer) -> bool:
     """Tell whether jobs of a lane are due, and a gate keeps them out: no other job changes that."""
     return told.blocked_by is not None and told.due_in == 0
-
-
-class KnownLane:
-    """One lane, and when it may be asked."""
-
-    __slots__ = (
-        "at",
-        "blocked_by",
-        "changed",
-        "gates",
-        "head",
-        "heard",
-        "home",
-        "is_tight",
-        "keeps",
-        "lane",
-        "own_weight",
-        "place",
-        "queue",
-        "share",
-        "weight",
-    )
-
-    def __init__(self, lane: str) -> None:
-        gates = gates_of(lane)
-        self.lane = lane
-        self.queue = queue_of(lane)
-        self.gates = (*(each.name for each in gates), gate_name(QUEUE, self.queue))
-        fair = next((each for each in gates if each.kind == FAIR), None)
-        self.share = None if fair is None else fair.name
-        """The fair share that it belongs to, with all other lanes of the same key."""
-        self.own_weight = 1 if fair is None else fair.weight
-        self.weight = self.own_weight
-        """How many turns its share has for each of another."""
-        self.head: tuple[int, float] | None = None
-        """The priority of its most urgent job, and since when that is due; None if not known."""
-        self.home: Places | None = None
-        """Where it stands: among those that are ready, or that wait for one gate."""
-        self.place = _UNKNOWN
-        self.at = 0.0
-        """When it may be asked, unless it is ready."""
-        self.blocked_by: str | None = None
-        """The gate that was full: an end of a job behind it may change that."""
-        self.keeps: str | None = None
-        """What it waits for, if the rest of a gate is kept for it, and not for those behind it."""
-        self.is_tight = True
-        """Whether the last claim was ended by one of its gates, for all that is known."""
-        self.heard = False
-        """Whether something was heard of it, or of one of its gates, since it was asked."""
-        self.changed = False
-        """Whether something may have come that is more urgent, since it was asked."""
-
-    @property
-    def waits_for_tokens(self) -> bool:
-        """Whether it is a rate that keeps it out: only time can change that."""
-        return self.blocked_by is not None and self.blocked_by.startswith(_TOKENS)
-
-    def leave(self) -> None:
-        """Stand nowhere any more."""
-        if self.home is not None:
-            self.home.remove(self)
-            self.home = None
-
-
-class Places:
-    """Lanes by the priority of their heads, each in the order in which they came."""
-
-    def __init__(self) -> None:
-        self._lanes: tuple[dict[str, KnownLane], ...] = tuple({} for _ in range(_UNKNOWN + 1))
-
-    def __bool__(self) -> bool:
-        return any(self._lanes)
-
-    def add(self, known: KnownLane) -> None:
-        """Take one in, behind all others; one that is here already keeps its place."""
-        place = _UNKNOWN if known.head is None else known.head[0]
-        if known.home is self and known.place == place:
-            return
-        known.leave()
-        self._lanes[place][known.lane] = known
-        known.home, known.place = self, place
-
-    def remove(self, known: KnownLane) -> None:
-        """Let one go; see `KnownLane.leave`."""
-        del self._lanes[known.place][known.lane]
-
-    def first(self, each: int) -> list[KnownLane]:
-        """Return the first of each priority, and the first of which nothing is known."""
-        return [known for lanes in self._lanes for known in islice(lanes.values(), each)]
 
 
 class KnownLanes:
@@ -166,7 +73,7 @@ class KnownLanes:
     ) -> bool:
         """Let a lane wait with the one before it for which its gate is kept, if there is one."""
         for gate in known.gates:
-            for place in (gate, _TOKENS + gate):
+            for place in (gate, TOKENS + gate):
                 for keeper in self._keepers.get(place, {}).values():
                     if precedes(keeper, known):
                         self._wait_for(known, place, max(keeper.at - self._monotonic(), SOON))
@@ -177,11 +84,6 @@ class KnownLanes:
     def some_kept(self) -> bool:
         """Whether the rest of a gate is kept for somebody."""
         return bool(self._keepers)
-
-    @property
-    def full(self) -> bool:
-        """Whether no more are wanted."""
-        return len(self._known) >= MOST
 
     def is_tight(self, lane: str) -> bool:
         """Tell whether others may wait for the gates of a lane."""
@@ -209,13 +111,14 @@ class KnownLanes:
         mine = self._lane(lane)
         if mine is not None:
             mine.heard |= not came
-            if is_new or not (ended or priority == ENDED):
-                mine.changed = True
-                self._heard_of(mine, priority, is_new=is_new and priority != ENDED)
             # Where others wait already for a gate, one more changes nothing; unless all of them
             # stand behind one that needs much, and this one does not.
             is_behind = mine.blocked_by in self._keepers and mine.keeps is None
             waits = mine.waits_for_tokens or (came and mine.blocked_by and mine.head)
+            if is_new or not (ended or priority == ENDED):
+                mine.is_quiet |= is_new and priority != ENDED
+                mine.came = max(mine.came, UNKNOWN if priority is None else priority)
+                self._heard_of(mine, priority)
             if is_behind or not waits:
                 self._let_go(mine)
         return mine is not None or opened > 0 or lane in self.suspects
@@ -226,31 +129,49 @@ class KnownLanes:
             known.heard |= not known.heard and any(gate in gates for gate in known.gates)
         return sum(self.open(gate) for gate in gates)
 
-    def _heard_of(self, known: KnownLane, priority: int | None, *, is_new: bool) -> None:
+    def _heard_of(self, known: KnownLane, priority: int | None) -> None:
         """Something of that priority has come, just now for all that is known."""
-        if priority is None or (known.head is None and not is_new):
+        if priority is None or priority == UNKNOWN:
             self.learn(known, None)
-        elif known.head is None or priority > known.head[0]:
+        elif known.is_quiet or (known.head is not None and priority > known.head[0]):
             self.learn(known, (priority, self._monotonic()))
 
-    def learn(self, known: KnownLane, head: tuple[int, float] | None) -> None:
+    def learn(
+        self, known: KnownLane, head: tuple[int, float] | None, *, is_quiet: bool = False
+    ) -> None:
         """Take in how urgent a lane is."""
-        known.head = head
+        known.head, known.is_quiet = head, is_quiet
         if known.home is not None:
             known.home.add(known)
+
+    def told(self, known: KnownLane, head: tuple[int, float] | None) -> None:
+        """Take in what an answer says of the head of a lane, and what has come meanwhile."""
+        self.learn(known, head, is_quiet=head is None)
+        if known.changed:
+            self._heard_of(known, known.came)
 
     def find(self, lane: str, due_in: float, head: tuple[int, float] | None) -> bool:
         """A look found jobs in a lane; return whether it was not known before."""
         if (known := self._known.get(lane)) is not None:
             if known not in self._asked:
-                self.learn(known, head)
+                self.learn(known, head, is_quiet=head is None)
+                if known.home is None and known.at > self._monotonic() + due_in + EARLIER:
+                    # It came after the lane was asked, and nobody told.
+                    self.ready_at(known, due_in)
             return False
         known = self._lane(lane)
         if known is None:
             return lane in self.suspects
-        known.head = head
+        self.learn(known, head, is_quiet=head is None)
         self.ready_at(known, due_in)
         return True
+
+    def visit(self, lanes: Iterable[str]) -> None:
+        """Let some lanes be asked which no look finds, unless they wait for a gate."""
+        for lane in lanes:
+            known = self._lane(lane)
+            if known is not None and known.home is None:
+                self._let_go(known)
 
     def open(self, gate: str) -> int:
         """A gate may be open: let some go that wait for it; return how many."""
@@ -274,13 +195,30 @@ class KnownLanes:
         known = self._known.get(lane)
         if known is not None:
             return known
-        if without_gates(lane) not in self._served or self.full:
+        if without_gates(lane) not in self._served:
             return None
         if lane.endswith(SUSPECT):
             self.suspects[lane] = None
             return None
-        known = self._known[lane] = KnownLane(lane)
+        known = KnownLane(lane)
+        if len(self._known) >= MOST and not self._make_way_for(known):
+            return None
+        self._known[lane] = known
         return known
+
+    def _make_way_for(self, known: KnownLane) -> bool:
+        """Forget one that waits for a gate, in favour of one of whose gates none is known as full.
+
+        It will be found again by a look. Of those who wait for the same gates there are enough.
+        """
+        if any(gate in self._blocked or TOKENS + gate in self._blocked for gate in known.gates):
+            return False
+        for waiting in self._blocked.values():
+            for other in waiting.first(1):
+                if other.keeps is None:
+                    self.drop(other)
+                    return True
+        return False
 
     # What is asked
 
@@ -288,7 +226,7 @@ class KnownLanes:
         """Take note of what is heard of these from now on."""
         self._asked = list(lanes)
         for known in self._asked:
-            known.heard = known.changed = False
+            known.heard, known.came = False, NOTHING
 
     def answered(self) -> None:
         """The answer is there, and has been taken in."""
@@ -310,12 +248,12 @@ class KnownLanes:
         """
         assert told.blocked_by is not None
         wait, due_in = told.retry_after, told.due_in or 0.0
-        if wait is None:
-            self._wait_for(known, told.blocked_by, max(look, due_in))
-        elif wait < due_in:
+        if due_in > (look if wait is None else wait):
             self.ready_at(known, due_in)
+        elif wait is None:
+            self._wait_for(known, told.blocked_by, look)
         else:
-            self._wait_for(known, _TOKENS + told.blocked_by, max(min(wait, look), due_in))
+            self._wait_for(known, TOKENS + told.blocked_by, max(min(wait, look), due_in))
         if told.keeps and known.blocked_by is not None:
             known.keeps = known.blocked_by
             self._keepers.setdefault(known.keeps, {})[known.lane] = known

@@ -7,11 +7,11 @@ when slots become free one at a time. Lanes that are in no share keep the order 
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from heapq import heapify, heappop, heapreplace
+from heapq import heapify, heappop, heapreplace, merge
 from itertools import islice
 from typing import Final, NamedTuple
 
-from detent._engine.lanes import KnownLane
+from detent._engine.lane import KnownLane
 
 # The store's clock may be behind by so much: what has not aged yet there is not asked for.
 BEHIND: Final = 0.05
@@ -41,11 +41,7 @@ class Turns:
 
     def level(self, known: KnownLane, now: float) -> int | None:
         """Return how urgent the head of a lane is by now; None when that is not known."""
-        if known.head is None:
-            return None
-        priority, due = known.head
-        waited = max(now - due - BEHIND, 0.0)
-        return priority + (int(waited / self._boost) if self._boost else 0)
+        return _level(known, self._boost, now)
 
     def precedes(self, now: float, one: KnownLane, other: KnownLane) -> bool:
         """Tell whether the head of one lane comes before that of another, for all that is known."""
@@ -154,6 +150,27 @@ class Turns:
         if len(self._passes) > MOST_PASSES:
             # These would be raised to the clock anyway.
             self._passes = {key: at for key, at in self._passes.items() if at > self._clock}
+
+
+def in_order(queues: Sequence[Sequence[Turn]], boost: float, now: float) -> list[Turn]:
+    """Return the turns of several queues, the most urgent first; within a queue as they are.
+
+    They may have gates in common, and one claim may have less than the room of all.
+    """
+
+    def urgency(turn: Turn) -> tuple[float, float]:
+        level = _level(turn.known, boost, now)
+        return float("-inf") if level is None else -level, _since(turn.known)
+
+    return list(merge(*queues, key=urgency))
+
+
+def _level(known: KnownLane, boost: float, now: float) -> int | None:
+    if known.head is None:
+        return None
+    priority, due = known.head
+    waited = max(now - due - BEHIND, 0.0)
+    return priority + (int(waited / boost) if boost else 0)
 
 
 def _since(known: KnownLane) -> float:

@@ -844,6 +844,8 @@ BEGIN
         weight := lane_.weight;
         IF lane_.paused THEN
             room := 0;
+            -- Nothing is kept for it either.
+            wish_ := 0;
             -- Its last gate is that of its queue.
             narrow_ := ends_[i];
         END IF;

@@ -134,6 +134,17 @@ class TurnConformance:
         answer = await asked(store, node, lane(heavy), lane(SMTP))
         assert [(each.taken, each.keeps) for each in answer.lanes] == [(0, False), (1, False)]
 
+    async def test_nothing_is_kept_for_a_queue_that_is_paused(self, store: Store) -> None:
+        heavy = Gate(SMTP.name, 3)
+        await store.set_limit(Limit(SMTP.name, 3))
+        await enqueued(store, behind(SMTP), behind(heavy))
+        node = await joined(store)
+        assert len((await asked(store, node, lane(SMTP))).claims) == 1
+        await store.pause_queue(QUEUE)
+        (told,) = (await asked(store, node, lane(heavy))).lanes
+        assert (told.taken, told.keeps) == (0, False)
+        assert told.blocked_by is not None
+
     async def test_tokens_are_kept_for_a_job_that_needs_more(self, store: Store) -> None:
         heavy = Gate(SMTP.name, 5)
         await store.set_limit(Limit(SMTP.name, rate=Rate(5, HOUR)))
