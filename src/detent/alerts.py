@@ -82,19 +82,24 @@ class Alerts:
         """Return alerts, the newest first: of one task, or only those nobody has acknowledged."""
         check_page(limit)
         check_wanted("task", task)
+        await self._permit(Action.READ, "*", task)
         return await self._store().alerts(limit, task=task, acked=acked)
 
     async def get(self, alert: int) -> AlertInfo:
         """Return an alert, with its count so far."""
         check_number("alert", alert)
+        await self._permit(Action.READ, f"{alert}")
         return _found(alert, await self._store().get_alert(alert))
 
     async def ack(self, alert: int, by: str) -> AlertInfo:
         """Note that somebody has seen an alert; the first one stands."""
         check_number("alert", alert)
         check_label("by =", by)
-        await self._protection.permit(Action.CONFIGURE, Target(kind="alert", name=f"{alert}"))
+        await self._permit(Action.CONFIGURE, f"{alert}")
         return _found(alert, await self._store().ack_alert(alert, by))
+
+    async def _permit(self, action: Action, name: str, task: str | None = None) -> None:
+        await self._protection.permit(action, Target(task, kind="alert", name=name))
 
 
 class _Logged:

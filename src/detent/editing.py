@@ -18,6 +18,7 @@ from detent.scheduling import (
     in_zone,
     read_parts,
     read_trigger,
+    zone_in,
 )
 from detent.spi.codec import Codec
 from detent.tasks import BoundCall, Registry
@@ -65,7 +66,11 @@ def edited(
     name, changes = schedule.name, edit.changes
     parts = read_parts(name, changes)
     if edit.trigger is not None:
-        parts["trigger"] = trigger_bytes(read_trigger(name, edit.trigger, edit.timezone))
+        zone = edit.timezone
+        if isinstance(edit.trigger, str) and zone is None:
+            # What is not named stays: 09:00 in Tokyo becomes 10:00 in Tokyo.
+            zone = zone_in(schedule.trigger)
+        parts["trigger"] = trigger_bytes(read_trigger(name, edit.trigger, zone))
     elif edit.timezone is not None:
         parts["trigger"] = trigger_bytes(in_zone(name, schedule.trigger, edit.timezone))
     try:

@@ -1,6 +1,7 @@
 """The part of an app that is about what stands around its calls: breakers, guards, rate limits."""
 
 import difflib
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Final, TypedDict, Unpack
@@ -13,6 +14,7 @@ from detent.errors import ConfigError
 from detent.foundation import Foundation
 from detent.model.breaker import Breaker
 from detent.rates import HybridLimiter, StrictLimiter
+from detent.signature import accepts
 from detent.spi.guard import Guard
 from detent.spi.rates import RateLimiter
 from detent.spi.resilience import Resilience
@@ -106,7 +108,8 @@ class Guarded(Foundation):
         is_one = not isinstance(strategy, type) and _is_strategy(strategy)
         if strategy is not None and not is_one and not callable(strategy):
             raise ConfigError(
-                f"app.resilience({strategy!r}): has no before() and after(), and makes no strategy"
+                f"app.resilience({strategy!r}): has no before() and after() as in "
+                "detent.spi.resilience, and makes no strategy"
             )
         self._strategy = (lambda: strategy) if is_one or strategy is None else strategy
 
@@ -131,7 +134,10 @@ class Guarded(Foundation):
             return None
         made: Resilience | None = self._strategy()
         if made is not None and not _is_strategy(made):
-            raise ConfigError(f"app.resilience(...): made {made!r}, without before() and after()")
+            raise ConfigError(
+                f"app.resilience(...): made {made!r}, without before() and after() as in "
+                "detent.spi.resilience"
+            )
         return made
 
     def _breakers_for(
@@ -151,4 +157,7 @@ class Guarded(Foundation):
 
 
 def _is_strategy(thing: object) -> bool:
-    return all(callable(getattr(thing, name, None)) for name in ("before", "after"))
+    before, after = (getattr(thing, name, None) for name in ("before", "after"))
+    # Nobody would await an async `after`, so it would never learn anything.
+    fits = accepts(before, "call") and accepts(after, "call", "outcome")
+    return fits and not inspect.iscoroutinefunction(after)

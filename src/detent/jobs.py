@@ -98,13 +98,13 @@ class Jobs:
         if before is not None:
             _check_id("before", before)
         jobs = await self._readable(where, _checked_limit(limit), before)
-        return [await self._protection.views.job(job) for job in jobs]
+        return await self._protection.views.jobs(jobs)
 
     async def attempts(self, job_id: UUID) -> Sequence[Attempt]:
         """Return the tries of a job that did not succeed, the oldest first."""
         await self._permit(Action.READ, job_id)
         found = await self._inspect.attempts(job_id)
-        return [await self._protection.views.attempt(job_id, attempt) for attempt in found]
+        return await self._protection.views.attempts(job_id, found)
 
     async def log(self, job_id: UUID, limit: int = 1_000) -> Sequence[LogEntry]:
         """Return the log lines of a job, the oldest first."""

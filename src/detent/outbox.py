@@ -29,6 +29,8 @@ class Outbox:
         check_page(limit)
         if sink is not None:
             check_sink(sink)
+        # They quote the errors of jobs.
+        await self._permit(Action.READ, sink)
         return await self._store.list_events(sink=sink, parked=undeliverable, limit=limit)
 
     async def retry(self, *ids: int, sink: str | None = None) -> int:
@@ -36,7 +38,7 @@ class Outbox:
 
         Those of these ids, else those of a sink, else all.
         """
-        await self._permit(sink)
+        await self._permit(Action.CONFIGURE, sink)
         return await _in_pages(self._store.retry_events, ids, sink)
 
     async def discard(self, *ids: int, sink: str | None = None) -> int:
@@ -47,11 +49,11 @@ class Outbox:
         """
         if not ids and sink is None:
             raise ConfigError("outbox.discard(): name events, or sink=")
-        await self._permit(sink)
+        await self._permit(Action.CONFIGURE, sink)
         return await _in_pages(self._store.discard_events, ids, sink)
 
-    async def _permit(self, sink: str | None) -> None:
-        await self._protection.permit(Action.CONFIGURE, Target(kind="outbox", name=sink or "*"))
+    async def _permit(self, action: Action, sink: str | None) -> None:
+        await self._protection.permit(action, Target(kind="outbox", name=sink or "*"))
 
 
 async def _in_pages(

@@ -1,5 +1,6 @@
 """The part of an app that keeps secrets: who may do what, what is encrypted, what is redacted."""
 
+import inspect
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
@@ -12,6 +13,7 @@ from detent.guarded import MakeGuard
 from detent.model.failure import Sanitizer
 from detent.policy import make_policy
 from detent.protection import Protection, check_keys, open_sealing, read_redaction
+from detent.signature import accepts
 from detent.spi.guard import Guard
 from detent.spi.sealing import KeyProvider, Sealing
 from detent.tasks import Task
@@ -40,8 +42,10 @@ class Protected(Foundation):
         async. Who it says no to gets `NotAllowed`; a job whose principal may not run it fails
         without a retry.
         """
-        if not callable(rule):
-            raise ConfigError(f"app.authorize({rule!r}): must be a function")
+        if not accepts(rule, "principal", "action", "target"):
+            raise ConfigError(
+                f"app.authorize({rule!r}): must be a function: def may(principal, action, target)"
+            )
         if self._protection.access is not None:
             raise ConfigError("@app.authorize: there is a rule already, and there can be only one")
         self._protection.access = Access(rule)
@@ -54,14 +58,17 @@ class Protected(Foundation):
         A failure has `type`, `message` and `traceback`; what `[redaction]` says is done before. If
         the function raises, only the type is kept.
         """
-        if not callable(function):
-            raise ConfigError(f"app.sanitizer({function!r}): must be a function")
+        if not accepts(function, "failure") or inspect.iscoroutinefunction(function):
+            raise ConfigError(
+                f"app.sanitizer({function!r}): must be a function: def clean(failure), not async"
+            )
         self._sanitizer = function
         return function
 
     def encryption(self, *, provider: KeyProvider) -> None:
         """Take keys from a provider; those of `[encryption] keys` still open what they sealed."""
-        if not all(callable(getattr(provider, name, None)) for name in ("current", "find")):
+        current, find = (getattr(provider, name, None) for name in ("current", "find"))
+        if not (accepts(current) and accepts(find, "key_id")):
             raise ConfigError(f"app.encryption(provider={provider!r}): has no current() and find()")
         protection = self._protection
         protection.sealing = open_sealing(self.config.encryption, self._runtime, provider)

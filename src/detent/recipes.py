@@ -67,18 +67,25 @@ class Recipe:
 
 
 def _name(provider: _Make) -> str:
+    whole = _whole(provider)
+    return str(getattr(whole, "__qualname__", None) or type(whole).__qualname__)
+
+
+def _whole(provider: _Make) -> _Make:
+    """Return the function that a partial is a part of."""
     while isinstance(provider, functools.partial):
         provider = provider.func
-    return str(getattr(provider, "__qualname__", None) or type(provider).__qualname__)
+    return provider
 
 
 def _kind(provider: _Make) -> tuple[_Make, bool, bool]:
     """Return what makes the value, whether that is entered and left, and whether it is async."""
-    if isinstance(provider, type):
-        if hasattr(provider, "__aenter__"):
+    whole = _whole(provider)
+    if isinstance(whole, type):
+        if hasattr(whole, "__aenter__"):
             return provider, True, True
-        return provider, hasattr(provider, "__enter__"), False
-    inner = inspect.unwrap(provider)
+        return provider, hasattr(whole, "__enter__"), False
+    inner = inspect.unwrap(whole)
     # What @contextmanager made of a generator is no generator any more, but knows the one it was.
     for function in (provider, getattr(provider, "__call__", None)):  # noqa: B004  read, not asked
         if inspect.isasyncgenfunction(function):
@@ -213,8 +220,7 @@ class Recipes:
 
 def _annotated(provider: _Make) -> _Make:
     """Return what carries the annotations of a provider's parameters."""
-    while isinstance(provider, functools.partial):
-        provider = provider.func
+    provider = _whole(provider)
     if isinstance(provider, type):
         name = "__init__" if _has_own(provider, "__init__") else "__new__"
         return _function(getattr(provider, name))

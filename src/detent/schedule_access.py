@@ -1,5 +1,6 @@
 """Looks at schedules for those who may: their rule is asked, and what is secret stays hidden."""
 
+import asyncio
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -70,7 +71,8 @@ class ScheduleViews:
             last = page[-1].schedule.name
             page = await self._store.list_schedules(group=group, after=last, limit=limit)
             found += await self._readable(page)
-        return [await self._seal.shown(info) for info in found[:limit]]
+        # All at once, so that a provider of keys is waited for once.
+        return await asyncio.gather(*map(self._seal.shown, found[:limit]))
 
     async def next(self, name: str, count: int = 1) -> Sequence[datetime]:
         """Return the next slots of a schedule, fewer if it has no more; pauses do not count."""

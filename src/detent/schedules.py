@@ -124,7 +124,7 @@ class Schedules(ScheduleViews):
         revision: int | None = None,
         **changes: Unpack[ScheduleSettings],
     ) -> ScheduleInfo:
-        """Change some fields of a schedule; all others stay.
+        """Change some fields of a schedule; all others stay, as does the zone of another cron.
 
         In a schedule that code declares, what was changed here stays so until `reset`, whatever
         code says. With `revision` the schedule must still be the one that was looked at, or the
@@ -246,8 +246,9 @@ class Schedules(ScheduleViews):
     ) -> Sequence[FiredSlot]:
         """Fire the slots from `start` (included) to `end` (left out) that were never fired.
 
-        Slots that have a job stay as they are; those that were left out get one. The jobs run one
-        after another, unless the schedule allows them to overlap or `overlap` says otherwise.
+        Slots that have a job stay as they are, as long as that is known (`[schedules] keep_slots`);
+        those that were left out get one. The jobs run one after another, unless the schedule allows
+        them to overlap or `overlap` says otherwise.
         More slots than `limit` are refused before the first is fired.
         """
         info = await self._to_fire(name)

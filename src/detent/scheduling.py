@@ -182,6 +182,14 @@ def in_zone(name: str, data: bytes, timezone: str) -> Trigger:
         raise ConfigError(f"schedule {name!r}: {error}") from error
 
 
+def zone_in(data: bytes) -> str:
+    """Return the zone of a stored trigger; UTC if only a newer version can read it."""
+    try:
+        return trigger_from(data).timezone
+    except (TypeError, ValueError):
+        return UTC_ZONE
+
+
 def read_parts(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the settings say about the schedule itself, as parts of a `Schedule`.
 

@@ -142,7 +142,11 @@ class AesSealing:
             key = await self._answer(lambda: provider.find(key_id))
             if key is None:
                 raise KeyMissing(key_id)
-        sealer = AesSealer(check_key(key))
+        key = check_key(key)
+        if key_id not in (None, key.id):
+            # With this one all that the other has sealed would look as if it had been altered.
+            raise KeyUnavailable(f"the provider of keys returned {key.id!r} for {key_id!r}")
+        sealer = AesSealer(key)
         self._known[key_id] = (self._monotonic() + self._keep, sealer)
         return sealer
 
@@ -154,7 +158,11 @@ class AesSealing:
             raise KeyUnavailable(
                 f"the provider of keys has not answered after {self._patience:g} s"
             ) from error
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            # What it awaits may have been canceled: that is its trouble, unless we are to end.
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise
             raise KeyUnavailable(
                 f"the provider of keys does not answer: {type(error).__name__}"
             ) from error

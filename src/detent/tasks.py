@@ -73,7 +73,9 @@ class TaskOptions:
         for capability in self.needs:
             check_name("needs", capability)
         if self.timeout is not None and not timedelta(0) < self.timeout <= MAX_TIMEOUT:
-            raise ConfigError(f"timeout = {self.timeout}: must be above 0, at most {MAX_TIMEOUT}")
+            raise ConfigError(
+                f"timeout = {self.timeout}: must be above 0, at most {MAX_TIMEOUT.days} days"
+            )
         if self.heartbeat_timeout is not None and self.heartbeat_timeout < MIN_HEARTBEAT_TIMEOUT:
             raise ConfigError(f"heartbeat_timeout = {self.heartbeat_timeout}: must be 1 s or more")
         if not isinstance(self.retry, Retry):
@@ -344,7 +346,7 @@ def as_timeout(value: timedelta | float | None, option: str = "timeout") -> time
     else:
         raise ConfigError(f"{option} = {value!r}: must be a timedelta or seconds")
     if timeout is not None and not timedelta(0) < timeout <= MAX_TIMEOUT:
-        raise ConfigError(f"{option} = {value!r}: must be above 0, at most {MAX_TIMEOUT}")
+        raise ConfigError(f"{option} = {value!r}: must be above 0, at most {MAX_TIMEOUT.days} days")
     return timeout
 
 

@@ -1,6 +1,8 @@
 """Jobs as people may see them: encrypted values opened where keys are, some fields hidden."""
 
+import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 from uuid import UUID
@@ -35,8 +37,17 @@ class Views:
             error=await self.error(job.id, job.error),
         )
 
-    async def attempt(self, job_id: UUID, attempt: Attempt) -> Attempt:
-        """Return an attempt as it is shown."""
+    async def jobs(self, jobs: Sequence[JobInfo]) -> list[JobInfo]:
+        """Return jobs as they are shown: side by side, or each would wait for the keys anew."""
+        if not any(map(self._concerns, jobs)):
+            return list(jobs)
+        return await asyncio.gather(*map(self.job, jobs))
+
+    async def attempts(self, job_id: UUID, attempts: Sequence[Attempt]) -> list[Attempt]:
+        """Return attempts of a job as they are shown."""
+        return await asyncio.gather(*(self._attempt(job_id, each) for each in attempts))
+
+    async def _attempt(self, job_id: UUID, attempt: Attempt) -> Attempt:
         if not is_sealed(attempt.error):
             return attempt
         return replace(attempt, error=await self.error(job_id, attempt.error))

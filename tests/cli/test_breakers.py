@@ -113,6 +113,8 @@ def test_a_breaker_that_nobody_used_is_a_mistake(breakers: Breakers, verb: str) 
     result = breakers(verb, "strype")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == "detent: error: there is no breaker 'strype'; did you mean 'stripe'?\n"
+    unlike = breakers(verb, "zzz").stderr
+    assert unlike == "detent: error: there is no breaker 'zzz'; see: detent breakers\n"
     assert len(json.loads(breakers("--json").output)) == 5
 
 
@@ -129,7 +131,7 @@ def test_an_empty_list_says_so(
 def test_a_time_that_cannot_be_is_refused(breakers: Breakers, given: str) -> None:
     result = breakers("open", "ledger", "--for", given)
     assert result.exit_code == 2
-    assert "detent: error:" in result.stderr
+    assert f"detent: error: Invalid value for '--for': '{given}' must be " in result.stderr
     assert json.loads(breakers("show", "ledger", "--json").output)["state"] == "closed"
 
 

@@ -125,6 +125,7 @@ def test_what_was_mistyped_is_one_line_with_what_was_meant(
     [
         (["--queues", "mail"], "'mail' has no slots; write it such as mail=20"),
         (["--queues", "a+b=1"], "the queue 'a+b'"),
+        (["--queues", ""], "--queues '': must name queues, like mail=20"),
         (["--concurrency", "0"], "must be a whole number from 1 to 100,000"),
         (["--drain-timeout", "soon"], "must be a duration such as"),
         (["--name", "two words"], "without spaces"),

@@ -86,8 +86,9 @@ def test_what_came_since_a_job_is_listed(jobs: Jobs, program: Program) -> None:
     "arguments, problem",
     [
         (["list", "--state", "dead"], "'dead' is not one of"),
-        (["list", "--limit", "0"], "0 is not in the range"),
-        (["list", "--limit", "1001"], "1001 is not in the range"),
+        (["list", "--limit", "0"], "'0' must be a whole number from 1 to 1,000"),
+        (["list", "--limit", "1001"], "'1001' must be a whole number from 1 to 1,000"),
+        (["list", "--limit", "many"], "'many' must be a whole number from 1 to 1,000"),
         (["list", "--since", "yesterday"], "'yesterday' must be a length of time such as"),
         (["list", "--since", "1h", "--until", "2h"], "--since is later than --until"),
         (["list", "--before", "17"], "'17' is no id of a job"),
@@ -332,3 +333,40 @@ def test_a_running_job_is_asked_to_stop(jobs: Jobs, program: Program) -> None:
     result = program.call(hold)
     assert result.output == f"{job}\tasked to stop\n"
     assert program.job(job).state is State.CANCELED
+
+
+# A job that nobody runs
+
+
+def test_what_a_job_waits_for_is_told_as_far_as_it_is_known(jobs: Jobs, program: Program) -> None:
+    (drawn,) = program.enqueue("draw", needs=["gpu"])
+
+    def told(job: UUID) -> str:
+        return str(json.loads(jobs("show", job, "--json").output)["waits_for"])
+
+    async def look(app: App) -> list[str]:
+        started = asyncio.Event()
+
+        @app.task(name="charge", concurrency=1)
+        async def charge(number: int) -> None:
+            started.set()
+            await asyncio.Event().wait()
+
+        async def later(number: int) -> None: ...
+
+        free = await app.task(name="later", needs=["tape"])(later).enqueue(1)
+        async with app.node(capabilities=["tape"], queues={"other": 1}):
+            answers = [await asyncio.to_thread(told, drawn)]
+        async with app.node(capabilities=["tape"], concurrency=1):
+            await free.result(timeout=30)
+            first, second = [await charge.enqueue(number) for number in (1, 2)]
+            await asyncio.wait_for(started.wait(), 30)
+            answers += [await asyncio.to_thread(told, job) for job in (drawn, second.id)]
+            await asyncio.gather(first.cancel(), second.cancel())
+        return answers
+
+    assert program.call(look) == [
+        "for a node: none that runs takes the queue default",
+        "for a node: none that takes the queue default offers gpu",
+        "for a free slot on a node, or for a limit: detent limits",
+    ]

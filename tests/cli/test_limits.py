@@ -97,6 +97,7 @@ def test_what_is_not_said_of_a_limit_stays(run: Callable[..., Result], program: 
 
 
 def test_a_share_is_weighed_and_let_go(run: Callable[..., Result], program: Program) -> None:
+    program.enqueue(queue="mail")
     assert "fair:mail#a%2Bb: weight 3." in run("limits", "share", "mail", "a+b", "3").output
     assert known(program)["fair:mail#a%2Bb"] == Limit("fair:mail#a%2Bb", weight=3)
     assert "fair:mail#a%2Bb\t0\t-\t-\t-\t-\t-\ttrue\t3" in run("limits").output
@@ -109,6 +110,9 @@ def test_a_share_is_weighed_and_let_go(run: Callable[..., Result], program: Prog
     "arguments, words, code",
     [
         (("set", "smpt", "--concurrency", "1"), "did you mean resource:smtp?", 1),
+        (("set", "queue:mial", "--concurrency", "1"), "no queue is named 'mial'", 1),
+        (("share", "mial", "gold", "3"), "no queue is named 'mial'", 1),
+        (("set", "smtp", "--burst", "some"), "'some' must be a whole number from 1 on", 2),
         (("share", "mail", "gold", "0"), "must be 1 to 1,000, or auto", 2),
         (("share", "a b", "gold", "1"), "queue 'a b': must be", 2),
         (("share", "mail", "a\nb", "1"), "at most 255 characters", 2),

@@ -33,6 +33,8 @@ def test_a_node_that_is_dead_cannot_be_drained(detent: Detent, sqlite_url: str) 
     assert said.output == "web-2 is dead; its jobs go to others\n"
     said = detent("nodes", "drain", "web-2", DETENT_URL=sqlite_url)
     assert said.output == "web-2 is dead already\n"
+    said = detent("nodes", "drain", "web-3", DETENT_URL=sqlite_url)
+    assert said.stderr == "detent: error: there is no node 'web-3'; see: detent nodes\n"
 
 
 def test_of_two_with_one_name_neither_is_taken_for_the_other(

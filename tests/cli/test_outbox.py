@@ -56,10 +56,12 @@ def filled(store_url: str) -> str:
     return store_url
 
 
-def test_nothing_waits(call: Call) -> None:
+def test_nothing_waits(call: Call, terminal: Callable[[int], None]) -> None:
     assert call("outbox").output == ""
     assert call("alerts").output == ""
     assert json.loads(call("outbox", "list", "--json").output) == []
+    terminal(80)
+    assert "There is no alert: no job has failed for good, or" in call("alerts").output
 
 
 def test_events_are_listed_and_retried(call: Call, filled: str) -> None:
@@ -140,10 +142,25 @@ def test_alerts_are_listed_and_acknowledged(call: Call, filled: str) -> None:
         ("told", "alert:log"),
         ("acked", "ada"),
     ]
-    result = call("alerts", "show", "99999")
-    assert (result.exit_code, result.stderr) == (1, "detent: error: there is no alert 99999\n")
-    result = call("alerts", "ack", "99999")
-    assert (result.exit_code, result.stderr) == (1, "detent: error: there is no alert 99999\n")
+    unknown = "detent: error: there is no alert 99999; see: detent alerts list\n"
+    for verb in ("show", "ack"):
+        result = call("alerts", verb, "99999")
+        assert (result.exit_code, result.stderr) == (1, unknown)
+
+
+@pytest.mark.usefixtures("filled")
+def test_whoever_has_no_name_says_who_has_seen_an_alert(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nameless() -> str:
+        raise KeyError("getpwuid(): uid not found: 54321")  # as in a container of any user
+
+    monkeypatch.setattr("getpass.getuser", nameless)
+    result = call("alerts", "ack", "1")
+    assert result.exit_code == 2
+    assert result.stderr == ("detent: error: --by: this account has no name; say who has seen it\n")
+    assert "by = ''" in call("alerts", "ack", "1", "--by", "").stderr
+    assert call("alerts", "ack", "1", "--by", "ada").exit_code == 0
 
 
 def test_people_see_tables(call: Call, filled: str, terminal: Callable[[int], None]) -> None:
@@ -154,3 +171,4 @@ def test_people_see_tables(call: Call, filled: str, terminal: Callable[[int], No
     said = call("alerts").output
     assert "nobody" in said
     assert "detent alerts ack" in said
+    assert "There is no such alert." in call("alerts", "list", "--task", "other").output

@@ -59,6 +59,27 @@ def test_a_reader_that_goes_away_is_no_error(
     assert said.stderr == ""
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk that is always full")
+@pytest.mark.parametrize("command", ["jobs list", "jobs list --json", "migrate --sql"])
+def test_a_full_disk_is_an_error_of_one_line(
+    environ: dict[str, str], sqlite_url: str, tmp_path: Path, command: str
+) -> None:
+    Program(sqlite_url).enqueue(count=3)
+    with Path("/dev/full").open("w") as full:
+        said = subprocess.run(
+            [DETENT, *command.split()],
+            env=environ,
+            cwd=tmp_path,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+    problem = "the output could not be written: No space left on device"
+    assert (said.returncode, said.stderr) == (1, f"detent: error: {problem}\n")
+
+
 def test_an_interrupt_ends_the_command_without_a_word(
     environ: dict[str, str], tmp_path: Path
 ) -> None:

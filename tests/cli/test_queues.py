@@ -73,6 +73,13 @@ def test_a_name_that_cannot_be_is_refused(queues: Queues) -> None:
     assert "queue 'a+b': must be 1 to 100 of" in result.stderr
 
 
+@pytest.mark.parametrize("slots", ["0", "many", "²"])
+def test_slots_that_cannot_be_are_refused(queues: Queues, slots: str) -> None:
+    result = queues("scale", "mail", slots)
+    assert result.exit_code == 2
+    assert f"'{slots}' must be 1 to 100,000, or auto" in result.stderr
+
+
 def test_running_nodes_are_listed(detent: Detent, program: Program) -> None:
     async def run(app: App) -> Result:
         async with app.node(queues={"mail": 2}, name="web-1"):

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import sys
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
@@ -171,6 +172,20 @@ def test_an_update_changes_what_it_names(create: Call, run: Call, program: Progr
     assert (nothing.exit_code, "nothing to change" in nothing.stderr) == (2, True)
 
 
+@pytest.mark.parametrize(
+    "options", [("--cron", "0 4 * * *"), ("--every", "1 day", "--at", "04:00")], ids=str
+)
+def test_other_times_stay_in_the_zone_of_the_schedule(
+    create: Call, run: Call, options: tuple[str, ...]
+) -> None:
+    create("nightly", "--cron", "0 3 * * *", "--timezone", "Asia/Tokyo")
+    moved = json.loads(run("schedules", "update", "nightly", *options, "--json").output)
+    assert (moved["timezone"], moved["next_fire"][11:16]) == ("Asia/Tokyo", "19:00")
+    said = (*options, "--timezone", "UTC", "--json")
+    moved = json.loads(run("schedules", "update", "nightly", *said).output)
+    assert (moved["timezone"], moved["next_fire"][11:16]) == ("UTC", "04:00")
+
+
 def test_arguments_are_changed_with_the_app_that_checks_them(
     create: Call, run: Call, program: Program
 ) -> None:
@@ -233,6 +248,9 @@ def test_the_past_is_made_up_for_once(create: Call, run: Call) -> None:
     assert (too_many.exit_code, "more than 10 slots" in too_many.stderr) == (2, True)
     future = run("schedules", "backfill", "nightly", "--from", "1d", "--to", "2099-01-01")
     assert "must not be in the future" in future.stderr
+    backwards = run("schedules", "backfill", "nightly", "--from", "1h", "--to", "2h")
+    assert re.search(r"--from \(2\S+Z\) must be before --to \(2\S+Z\)$", backwards.stderr)
+    assert backwards.exit_code == 2
 
 
 def test_next_is_told_in_both_times(create: Call, run: Call) -> None:
@@ -246,6 +264,23 @@ def test_next_is_told_in_both_times(create: Call, run: Call) -> None:
         assert slot["utc"].endswith("T18:00:00.000Z")
     for wrong in ((), ("nightly", "--cron", "@daily"), ("nightly", "--timezone", "UTC")):
         assert run("schedules", "next", *wrong).exit_code == 2
+
+
+def test_next_is_told_in_full_also_where_both_times_are_the_same(
+    run: Call, terminal: Callable[[int], None]
+) -> None:
+    terminal(80)
+    said = run("schedules", "next", "--cron", "30 3 1 1 *", "--count", "1").output
+    assert re.search(r"^... 2\d{3}-01-01 03:30:00 \+0000  2\d{3}-01-01 03:30:00 ", said, re.M)
+
+
+def test_what_to_type_next_is_quoted_for_the_shell(
+    create: Call, run: Call, terminal: Callable[[int], None]
+) -> None:
+    create("every night", "--cron", "0 3 * * *")
+    terminal(100)
+    for words in (("list",), ("show", "every night"), ("next", "every night")):
+        assert " 'every night'\n" in run("schedules", *words).output
 
 
 def test_a_name_that_is_not_there_is_guessed(create: Call, run: Call) -> None:

@@ -245,6 +245,24 @@ async def test_who_may_not_configure_changes_nothing_in_the_cluster() -> None:
 
 
 @in_virtual_time
+async def test_errors_of_jobs_are_not_read_by_way_of_the_outbox_or_of_alerts() -> None:
+    stage = Stage()
+    rule(stage.app, Action.READ)
+    with acting_as("eve"):
+        for call, words in (
+            (stage.app.outbox.list(), r"the outbox \*"),
+            (stage.app.outbox.list(sink="billing"), "the outbox billing"),
+            (stage.app.alerts.list(task="mail.send"), r"the alert \*"),
+            (stage.app.alerts.get(1), "the alert 1"),
+        ):
+            with pytest.raises(NotAllowed, match=f"'eve' is not allowed to read {words}"):
+                await call
+    with acting_as("ada"):
+        assert not await stage.app.outbox.list()
+        assert not await stage.app.alerts.list()
+
+
+@in_virtual_time
 async def test_reading_shows_only_what_may_be_read() -> None:
     stage = Stage()
     work = declare(stage.app)
@@ -302,7 +320,7 @@ def test_the_rule_holds_for_blocking_callers_too() -> None:
     app._loop_thread.call(app.close())
 
 
-@pytest.mark.parametrize("wrong", [None, 5, "x"])
+@pytest.mark.parametrize("wrong", [None, 5, "x", lambda principal, action: True])
 @in_virtual_time
 async def test_what_is_no_rule_is_refused(wrong: Any) -> None:
     with pytest.raises(ConfigError, match=r"app.authorize\(.*\): must be a function"):

@@ -1,6 +1,7 @@
 """If these fail, a batch loses a job, keeps one that is not its own, or lets jobs wait too long."""
 
 import asyncio
+import gc
 import math
 import threading
 import time
@@ -35,6 +36,7 @@ from detent.events import (
     JobSucceeded,
     StuckThread,
 )
+from detent.model.access import Action, Target
 from detent.model.outcome import Ending, Outcome
 from detent.principal import acting_as, current_principal
 from detent.testing.simulation.stage import Stage
@@ -186,6 +188,7 @@ async def processor_time(batch: int | None) -> float:
     task: Any = app.task(batch=batch)(batched) if batch else app.task(single)
     async with app:
         await app.enqueue_many([task.bind(number) for number in range(1_000)])
+        gc.collect()  # the rubbish of other tests is not of this one's making
         begun = time.process_time()
         async with app.node():
             await asyncio.wait_for(done.wait(), 60)
@@ -851,3 +854,69 @@ async def test_callers_pass_one_value_that_is_checked() -> None:
     with pytest.raises(TypeError, match="must be given an exception"):
         items[0].fail("bad")  # type: ignore[arg-type]
     await app.close()
+
+
+# Before the call
+
+
+def slow_to_judge(stage: Stage) -> tuple[asyncio.Event, asyncio.Event]:
+    """Let a rule think about jobs tagged `slow`; return when it does so, and until when."""
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    @stage.app.authorize
+    async def may(_principal: str | None, action: Action, target: Target) -> bool:
+        if action is Action.EXECUTE and target.tags == ("slow",):
+            asked.set()
+            await answer.wait()
+        return True
+
+    return asked, answer
+
+
+@in_virtual_time
+async def test_no_time_runs_while_others_of_the_batch_are_being_admitted() -> None:
+    stage = Stage()
+    asked, answer = slow_to_judge(stage)
+
+    @stage.app.task(batch=2, linger=1, timeout=timedelta(seconds=5), retry=ONCE)
+    async def index(items: list[BatchItem[int]]) -> list[int]:
+        await asyncio.sleep(1)
+        return [item.value for item in items]
+
+    jobs = [await index.enqueue(1), await index.options(tags=["slow"]).enqueue(2)]
+    async with stage.node():
+        await asked.wait()
+        await asyncio.sleep(20)
+        assert not stage.told(JobStarted)
+        answer.set()
+        assert [await result_of(job) for job in jobs] == [1, 2]
+
+
+@pytest.mark.parametrize("canceled", [[0], [0, 1]], ids=["one", "all"])
+@in_virtual_time
+async def test_one_that_is_canceled_while_others_are_admitted_is_taken_out(
+    canceled: list[int],
+) -> None:
+    stage, given = Stage(), list[list[int]]()
+    asked, answer = slow_to_judge(stage)
+
+    @stage.app.task(batch=2, linger=1)
+    async def index(items: list[BatchItem[int]]) -> None:
+        given.append([item.value for item in items])
+
+    jobs = [await index.enqueue(1), await index.options(tags=["slow"]).enqueue(2)]
+    async with stage.node():
+        await asked.wait()
+        for number in canceled:
+            await jobs[number].cancel()
+            with pytest.raises(TimeoutError):
+                # The node hears of it, and there is nothing yet that could end.
+                await stage.until(lambda: stage.told(JobSucceeded), limit=1)
+        answer.set()
+        for number, job in enumerate(jobs):
+            if number in canceled:
+                with pytest.raises(JobCanceled):
+                    await result_of(job)
+            else:
+                await result_of(job)
+    assert given == ([[2]] if len(canceled) == 1 else [])

@@ -307,6 +307,31 @@ async def test_old_and_new_code_do_not_undo_each_others_changes_while_both_run()
 
 
 @in_virtual_time
+async def test_old_code_that_starts_last_and_goes_leaves_no_schedule_that_nobody_fires() -> None:
+    cluster = Cluster()
+    old, new = cluster.app(), cluster.app()
+
+    @old.schedule("*/5 * * * *", name="report")
+    async def before() -> None: ...
+
+    @new.schedule("*/5 * * * *", name="report")
+    async def after() -> None: ...
+
+    async with new.node(name="new"):
+        async with old.node(name="old"):
+            for _ in range(30):
+                await asyncio.sleep(60)
+                assert (await cluster.get("report")).schedule.firing.task == before.name
+        fired = (await cluster.get("report")).runs
+        assert fired >= 5
+        await asyncio.sleep(3_600)
+        report = await cluster.get("report")
+        assert (report.schedule.firing.task, report.problem) == (after.name, None)
+        assert report.runs >= fired + 11
+    assert len(cluster.told(ScheduleDeclared)) == 3
+
+
+@in_virtual_time
 async def test_what_no_node_declares_is_removed_after_the_grace_and_not_before() -> None:
     cluster = Cluster()
     old, new = app_with(cluster), cluster.app()

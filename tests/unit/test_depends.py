@@ -109,6 +109,9 @@ class Caller:
         (lambda: "lambda", "lambda"),
         (functools.partial(lambda text: text, text="partial"), "partial"),
         (functools.partial(awaited), "awaited"),
+        (functools.partial(generated_async), "generated async"),
+        (functools.partial(managed), "managed"),
+        (functools.partial(functools.partial(managed_async)), "managed async"),
         (Caller(), "called"),
     ],
 )
@@ -125,6 +128,21 @@ async def test_whatever_makes_something_is_a_provider(
     async with stage.node():
         assert await (await tell.enqueue()).result(timeout=60) == value
     await stage.app.close()
+
+
+@in_virtual_time
+async def test_a_class_with_some_of_its_arguments_is_entered_too() -> None:
+    stage, clients = Stage(), list[Client]()
+    local = functools.partial(Client, "mail.local")
+
+    @stage.app.task
+    async def send(*, client: Client = Depends(local)) -> bool:
+        clients.append(client)
+        return client.open
+
+    async with stage.node():
+        assert await (await send.enqueue()).result(timeout=60)
+    assert [(client.host, client.open) for client in clients] == [("mail.local", False)]
 
 
 @in_virtual_time

@@ -55,14 +55,16 @@ async def sealed_job(app: App, call: Any) -> NewJob:
 
 
 class Vault:
-    """A provider that can be away."""
+    """A provider that can be away, or say nothing."""
 
     def __init__(self) -> None:
-        self.away = False
+        self.away = self.silent = False
 
     async def current(self) -> Key:
         if self.away:
             raise ConnectionError("the vault is closed")
+        if self.silent:
+            await asyncio.sleep(3_600)
         return Key("v1", NEW)
 
     async def find(self, key_id: str) -> Key | None:
@@ -343,6 +345,28 @@ async def test_so_it_does_for_the_jobs_of_a_batch() -> None:
 
 
 @in_virtual_time
+async def test_many_jobs_wait_for_a_silent_provider_together() -> None:
+    stage, vault = Stage(), Vault()
+    stage.app.encryption(provider=vault)
+
+    @stage.app.task(name="pay", encrypted=True, batch=20)
+    async def pay(items: list[BatchItem[str]]) -> None: ...
+
+    jobs = await stage.app.enqueue_many([pay.bind(f"{SECRET}-{n}") for n in range(20)])
+    stage.app.encryption(provider=vault)  # forgets what it knew
+    vault.silent, begun = True, stage.now
+    shown = await stage.app.jobs.list()
+    assert {job.args for job in shown} == {b'"<encrypted with key v1>"'}
+    assert stage.now - begun < 15, "a list is not worth waiting for once per job"
+    begun = stage.now
+    async with stage.node():
+        await stage.until(lambda: len(stage.told(SealTrouble)) == len(jobs))
+        assert stage.now - begun < 15, "nor does a batch occupy its slot that long"
+        await asyncio.sleep(1)
+        assert {(await stored(stage, job.id)).attempt for job in jobs} == {1}
+
+
+@in_virtual_time
 async def test_an_error_of_the_users_own_that_looks_like_ours_is_an_ordinary_failure() -> None:
     stage = Stage(settings())
 
@@ -400,7 +424,7 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         _ = app.client
 
 
-@pytest.mark.parametrize("wrong", [None, 5, Key("k1", OLD)])
+@pytest.mark.parametrize("wrong", [None, 5, Key("k1", OLD), Vault])
 @in_virtual_time
 async def test_what_is_no_provider_is_refused(wrong: Any) -> None:
     words = r"provider=.*: has no current\(\) and find\(\)"

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
 from typing import Any
 
 import pytest
@@ -226,6 +226,41 @@ async def test_much_to_catch_up_with_does_not_keep_the_node_waiting(
     for name in ("one", "two"):
         written = await stage.store.slots_of(name, limit=1_000)
         assert sorted((each.slot, each.state) for each in written) == expected
+
+
+@in_virtual_time
+async def test_a_search_that_takes_long_does_not_keep_the_node_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two calendars may leave out every slot there is; to find that out takes a while each time."""
+    stage = Stage()
+    worker(stage.app)
+    for name, quiet in (("am", (time(0), time(12))), ("pm", (time(12), time(0)))):
+        await stage.store.save_calendar(name, calendar_bytes(DailyRange(*quiet)))
+    for number in range(10):
+        await saved(stage, f"never {number}", calendars=("am", "pm"))
+    await asyncio.sleep(2)
+    firer = Firer(stage.runtime, Bus(), stage.store, stage.app.tasks, SchedulesConfig())
+    firer.node_id = stage.runtime.new_id()
+    clock = stage.runtime.monotonic()
+    next_after = Interval.next_after
+
+    def slow(self: Interval, moment: datetime) -> datetime | None:
+        nonlocal clock
+        clock += 0.0001
+        return next_after(self, moment)
+
+    monkeypatch.setattr(Interval, "next_after", slow)
+    monkeypatch.setattr(stage.runtime, "monotonic", lambda: clock)
+    page = asyncio.create_task(firer.run_once())
+    longest, before = 0.0, clock
+    while not page.done():
+        longest, before = max(longest, clock - before), clock
+        await asyncio.sleep(0)
+    assert 0 < longest < 1, "none of them waits for more than one search"
+    problem = (await seen(stage, "never 9")).problem
+    assert problem is not None
+    assert "leave out 5,000 slots in a row" in problem
 
 
 @in_virtual_time

@@ -161,6 +161,10 @@ EXAMPLES: list[tuple[object, str]] = [
         f"node web-1 ({NODE}) started; taking jobs from mail (20), default (50)",
     ),
     (
+        events.NodeStarted(NODE, "keeper", {}),
+        f"node keeper ({NODE}) started; it claims no jobs",
+    ),
+    (
         events.NodeDraining(NODE, 1),
         f"node {NODE} is draining and claims no more; waiting for 1 running job",
     ),

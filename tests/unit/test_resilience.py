@@ -108,6 +108,21 @@ def test_what_is_no_strategy_is_refused() -> None:
 
 
 @in_virtual_time
+async def test_a_strategy_that_would_never_learn_is_refused() -> None:
+    class Forgetful:
+        async def before(self, _call: ProtectedCall) -> timedelta | None: ...
+
+        async def after(self, _call: ProtectedCall, _outcome: Outcome) -> None: ...
+
+    app = Stage().app
+    with pytest.raises(ConfigError, match=r"after\(\) as in detent.spi.resilience, and makes no"):
+        app.resilience(Forgetful())  # type: ignore[arg-type]
+    app.resilience(Forgetful)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"made .*Forgetful.*, without before\(\) and after"):
+        app.node_parts(app.config)
+
+
+@in_virtual_time
 async def test_what_makes_no_strategy_keeps_a_node_from_starting() -> None:
     app = Stage().app
     app.resilience(dict)  # type: ignore[arg-type]

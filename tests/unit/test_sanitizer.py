@@ -83,15 +83,23 @@ async def test_an_application_can_do_more() -> None:
     assert stage.told(JobDied)[0].error == "ConnectionError: see the vault"
 
 
-@pytest.mark.parametrize("answer", [None, Failure("a", "b", 3), ("a", "b", "c")])  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    "answer",
+    [
+        LookupError("s3cret"),
+        SystemExit(1),
+        Failure("a", "b", 3),  # type: ignore[arg-type]
+        ("a", "b", "c"),
+    ],
+)
 @in_virtual_time
 async def test_a_sanitizer_that_breaks_keeps_nothing_but_the_type(answer: object) -> None:
     stage = Stage()
 
     @stage.app.sanitizer
     def broken(failure: Failure) -> Failure:
-        if answer is None:
-            raise LookupError(failure.message)
+        if isinstance(answer, BaseException):
+            raise answer
         return answer  # type: ignore[return-value]
 
     await fail(stage)
@@ -142,7 +150,11 @@ async def test_views_hide_the_fields_that_they_are_told_to() -> None:
         assert json.loads(shown.result or b"") == {"paid": 5, "from": [{"card": "***"}]}
 
 
-@pytest.mark.parametrize("wrong", [None, 5, "x"])
+async def clean_slowly(failure: Failure) -> Failure:
+    return failure
+
+
+@pytest.mark.parametrize("wrong", [None, 5, "x", lambda: None, clean_slowly])
 @in_virtual_time
 async def test_what_is_no_sanitizer_is_refused(wrong: Any) -> None:
     with pytest.raises(ConfigError, match=r"app.sanitizer\(.*\): must be a function"):

@@ -216,6 +216,18 @@ async def test_another_zone_is_enough_to_move_a_cron() -> None:
 
 
 @in_virtual_time
+async def test_another_cron_stays_in_its_zone_unless_told_otherwise() -> None:
+    app = make_app()
+    await app.schedules.create("nightly", "0 3 * * *", "clean", timezone="Asia/Tokyo")
+    moved = await app.schedules.update("nightly", "0 4 * * *")
+    assert moved.next_fire == START + 19 * HOUR
+    moved = await app.schedules.update("nightly", "0 4 * * *", timezone="UTC")
+    assert moved.next_fire == START + 4 * HOUR
+    moved = await app.schedules.update("nightly", Cron("0 5 * * *"))
+    assert moved.next_fire == START + 5 * HOUR
+
+
+@in_virtual_time
 async def test_arguments_are_checked_when_they_are_changed() -> None:
     app = make_app()
     await app.schedules.create("nightly", "@daily", "clean")

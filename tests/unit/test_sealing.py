@@ -53,7 +53,7 @@ class Vault:
         self.keys = {key.id: key for key in keys}
         self.latest: Any = keys[-1]
         self.asked = list[str]()
-        self.trouble: Exception | None = None
+        self.trouble: BaseException | None = None
         self.silent = False
 
     async def current(self) -> Key:
@@ -167,11 +167,12 @@ async def test_a_provider_is_asked_once_for_many_and_again_when_time_has_passed(
     "trouble, words",
     [
         (ConnectionError("secret words"), "does not answer: ConnectionError"),
+        (asyncio.CancelledError("secret words"), "does not answer: CancelledError"),
         (None, "has not answered after 0.05 s"),
     ],
 )
 async def test_a_provider_that_is_away_is_told_and_asked_again(
-    trouble: Exception | None, words: str
+    trouble: BaseException | None, words: str
 ) -> None:
     vault = Vault(OLD)
     vault.trouble, vault.silent = trouble, trouble is None
@@ -198,6 +199,14 @@ async def test_a_provider_that_returns_no_key_counts_as_away(wrong: object, word
     vault.latest = wrong
     with pytest.raises(KeyUnavailable, match=words):
         await sealing(provider=vault).sealer()
+
+
+async def test_a_provider_that_returns_another_key_makes_no_value_look_altered() -> None:
+    vault = Vault(OLD)
+    vault.keys["k1"] = NEW
+    envelope = AesSealer(OLD).seal(Surface.ARGS, JOB, b"{}")
+    with pytest.raises(KeyUnavailable, match="returned 'k2' for 'k1'"):
+        await sealing(provider=vault).opened(Surface.ARGS, JOB, envelope)
 
 
 async def test_keys_of_the_settings_still_open_beside_a_provider() -> None:

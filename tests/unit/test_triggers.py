@@ -254,6 +254,7 @@ def test_once_is_once() -> None:
             Interval(timedelta(days=1, hours=2), at("2026-11-15 08:00"), "Asia/Tokyo"),
             "every 1 day 2 hours from 2026-11-15 17:00:00, Asia/Tokyo",
         ),
+        (Cron("0 9 13,31 * *"), "at 09:00 on the 13th and the 31st day of month, UTC"),
         (CalendarInterval(1, "days", time(9)), "every day at 09:00, UTC"),
         (CalendarInterval(1, "weeks"), "every week on Monday at 00:00, UTC"),
         (

@@ -4,7 +4,8 @@ Each job keeps its own claim, fence, attempt and end: only the call is shared. C
 gathered occupy no slot, and a batch that runs occupies one.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from detent._engine.attempt import Attempt, Stop
@@ -140,10 +141,11 @@ class Batches:
 class Entry:
     """One job on its way through a call."""
 
-    __slots__ = ("attempt", "item", "outcome")
+    __slots__ = ("args", "attempt", "item", "outcome")
 
     def __init__(self, attempt: Attempt) -> None:
         self.attempt = attempt
+        self.args = attempt.claim.args or b""
         self.item: BatchItem[Any] | None = None
         self.outcome: Outcome | None = None
 
@@ -191,15 +193,17 @@ def _running(entries: Sequence[Entry]) -> list[Entry]:
     return [entry for entry in entries if entry.outcome is None]
 
 
+def _wanted(entries: Sequence[Entry]) -> Iterator[Entry]:
+    """Yield those of them that nobody has stopped by then; the others end where these begin."""
+    return (entry for entry in _running(entries) if entry.attempt.stop is None)
+
+
 async def _run(batch: Batch, entries: Sequence[Entry]) -> Sequence[Any]:
-    """Load, admit, decode, run; return what the function returned, one value for each that ran."""
-    payloads = await _load(batch, entries)
-    for entry in entries:
-        try:
-            await _admit(batch, entry, payloads)
-        except BaseException as error:  # noqa: BLE001  arguments, guards: those of one job only
-            entry.outcome = outcome_of(entry.attempt, error)
-        entry.attempt.over = entry.outcome is not None
+    """Load, admit, open, decode, run; return what the function did, a value for each that ran."""
+    await _load(batch, entries)
+    await _admit(batch, entries)
+    await _open(batch, entries)
+    _begin(batch, entries)
     items = [entry.item for entry in _running(entries)]
     given = tuple(items)
     if not items:
@@ -227,49 +231,83 @@ def _has_more(batch: Batch) -> bool:
     )
 
 
-async def _load(batch: Batch, entries: Sequence[Entry]) -> Mapping[Any, bytes]:
-    """Return the arguments of those whose claims came without, in one statement."""
+async def _load(batch: Batch, entries: Sequence[Entry]) -> None:
+    """Fetch the arguments of those whose claims came without, in one statement."""
     bench = batch.lead.bench
     missing = [entry for entry in entries if entry.attempt.claim.args is None]
     if not missing:
-        return {}
+        return
     try:
-        return await bench.claims.load_args([entry.attempt.claim for entry in missing])
+        payloads = await bench.claims.load_args([entry.attempt.claim for entry in missing])
     except StoreError as error:
         bench.bus.emit(StoreTrouble("loading", str(error), LOAD_AGAIN.total_seconds()))
         for entry in missing:
-            entry.outcome = Outcome(Ending.SNOOZED, wait=LOAD_AGAIN)
-        return {}
-
-
-async def _admit(batch: Batch, entry: Entry, payloads: Mapping[Any, bytes]) -> None:
-    """Make an item of a job, unless something ends it before."""
-    attempt, task = entry.attempt, batch.task
-    bench, claim = attempt.bench, attempt.claim
-    attempt.job_task = task
-    if entry.outcome is not None:
+            _end(entry, Outcome(Ending.SNOOZED, wait=LOAD_AGAIN))
         return
-    if bench.guards:
-        refusal = await run_guarded(attempt, _let_in)
+    for entry in missing:
+        try:
+            entry.args = payloads[entry.attempt.claim.id]
+        except KeyError as error:
+            # It was removed, and its claim with it; the others are there.
+            _end(entry, outcome_of(entry.attempt, error))
+
+
+async def _admit(batch: Batch, entries: Sequence[Entry]) -> None:
+    """Ask the guards about each job."""
+    for entry in entries:
+        entry.attempt.job_task = batch.task
+    if not batch.lead.bench.guards:
+        return
+    for entry in _wanted(entries):
+        try:
+            refusal = await run_guarded(entry.attempt, _let_in)
+        except BaseException as error:  # noqa: BLE001  a guard's answer about one job only
+            refusal = outcome_of(entry.attempt, error)
         if refusal is not SUCCEEDED:
-            entry.outcome = refusal
-            return
-    args = payloads[claim.id] if claim.args is None else claim.args
-    if bench.sealing is not None or args.startswith(MARKER):
-        opened = await unseal(attempt, task, args)
-        if isinstance(opened, Outcome):
-            entry.outcome = opened
-            return
-        args = opened
-    if attempt.stop is not None or not bench.may_run():
-        entry.outcome = stopped(attempt)
+            _end(entry, refusal)
+
+
+async def _open(batch: Batch, entries: Sequence[Entry]) -> None:
+    """Open what is sealed, all at once: so a provider of keys is asked, and waited for, once."""
+    has_keys = batch.lead.bench.sealing is not None
+    sealed = [each for each in _wanted(entries) if has_keys or each.args.startswith(MARKER)]
+    if not sealed:
         return
-    (value,), _ = decode_arguments(attempt, task, args)
-    entry.item = BatchItem(value, JobContext(attempt))
-    attempt.started = bench.runtime.monotonic()
-    start_timer(attempt, task)
-    if bench.bus.wants(JobStarted) or bench.heard:
-        tell_started(attempt)
+    opening = [unseal(entry.attempt, batch.task, entry.args) for entry in sealed]
+    for entry, opened in zip(
+        sealed, await asyncio.gather(*opening, return_exceptions=True), strict=True
+    ):
+        if isinstance(opened, bytes):
+            entry.args = opened
+        elif isinstance(opened, Outcome):
+            _end(entry, opened)
+        else:
+            _end(entry, outcome_of(entry.attempt, opened))
+
+
+def _begin(batch: Batch, entries: Sequence[Entry]) -> None:
+    """Make items of the jobs, and let their time run; nothing has to be waited for any more."""
+    bench = batch.lead.bench
+    for entry in _running(entries):
+        attempt = entry.attempt
+        if attempt.stop is not None or not bench.may_run():
+            _end(entry, stopped(attempt))
+            continue
+        try:
+            (value,), _ = decode_arguments(attempt, batch.task, entry.args)
+        except BaseException as error:  # noqa: BLE001  the arguments of one job only
+            _end(entry, outcome_of(attempt, error))
+            continue
+        entry.item = BatchItem(value, JobContext(attempt))
+        attempt.started = bench.runtime.monotonic()
+        start_timer(attempt, batch.task)
+        if bench.bus.wants(JobStarted) or bench.heard:
+            tell_started(attempt)
+
+
+def _end(entry: Entry, outcome: Outcome) -> None:
+    """Let nothing more be done about a job: the call is not about it."""
+    entry.outcome, entry.attempt.over = outcome, True
 
 
 async def _let_in(_attempt: Attempt) -> Outcome:

@@ -125,8 +125,11 @@ class Declarer(Service):
         """Whether one of them is gone, was reset, or has not been declared for a while."""
         now = await self._now()
         known = await self._known()
-        return len(known) < len(self._schedules) or any(
-            self._is_stale(info, now) for info in known.values()
+        return any(
+            (info := known.get(schedule.name)) is None
+            or self._is_stale(info, now)
+            or _is_left_behind(info, schedule)
+            for schedule in self._schedules
         )
 
     def _is_stale(self, info: ScheduleInfo, now: datetime) -> bool:
@@ -189,7 +192,8 @@ class Declarer(Service):
         self, schedule: Schedule, info: ScheduleInfo | None, now: datetime
     ) -> ScheduleInfo | None:
         """Return what is to be stored, or None if all is well as it is."""
-        if info is not None and not self._is_first and info.declared_at is not None:
+        is_another = self._is_first or info is None or _is_left_behind(info, schedule)
+        if info is not None and info.declared_at is not None and not is_another:
             # Only a sign of life: other nodes may run other code by now.
             return replace(info, declared_at=now) if self._is_stale(info, now) else None
         if self.seal is not None:
@@ -283,3 +287,13 @@ class Declarer(Service):
         if await self._store.delete_schedule(name, info.revision):
             unseen = now - (info.declared_at or now)
             self.bus.emit(ScheduleRemoved(name, unseen.total_seconds()))
+
+
+def _is_left_behind(info: ScheduleInfo, schedule: Schedule) -> bool:
+    """Whether it fires a task of other code, say of an old node that was the last to start.
+
+    It is flagged when no node knows that task any more, and would never fire again.
+    """
+    if info.problem is None or info.schedule.owner is not Owner.CODE:
+        return False
+    return info.schedule.firing.task != schedule.firing.task

@@ -56,7 +56,7 @@ def _told(bench: Workbench, error: BaseException) -> Failure:
         told = bench.sanitizer(failure)
         if not isinstance(told, Failure) or not all(isinstance(part, str) for part in told):
             raise TypeError("it must return a Failure of three texts")
-    except Exception as broken:  # noqa: BLE001  the user's function must not lose the failure
+    except BaseException as broken:  # noqa: BLE001  the user's function must not lose the job
         words = f"<its message was not kept: the sanitizer raised {type(broken).__name__}>"
         return Failure(failure.type, words, "")
     return Failure(

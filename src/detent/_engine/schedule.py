@@ -28,8 +28,10 @@ from detent.spi.schedules import ScheduleStore
 from detent.tasks import Registry
 
 PAGE: Final = 500
-# After so many steps of planning, some 3 ms, others on the node's loop have their turn.
+# After so many steps of planning, some 3 ms, others on the node's loop have their turn. A step
+# may be a long one where calendars leave out much, so after so long, in seconds, they have it too.
 STEPS: Final = 200
+LONGEST_TURN: Final = 0.01
 # How many slots one call writes at most, and how many of them for one schedule: one that has
 # much to catch up with must not keep the others waiting.
 SLOTS: Final = 2_000
@@ -68,6 +70,7 @@ class Firer(Service):
         self._told: dict[str, str] = {}
         self._steps = 0
         """How many steps of planning were made since others had their turn."""
+        self._turn_began_at = 0.0
         self.node_id: UUID | None = None
         self.may_flag: Callable[[], bool] = lambda: True
         """One node is enough to look for schedules that nobody fires."""
@@ -137,6 +140,7 @@ class Firer(Service):
             known = await calendars_in(self._store)
         plans: list[FirePlan] = []
         left = SLOTS
+        self._turn_began_at = self.runtime.monotonic()
         for info in due:
             if left <= 0:
                 break
@@ -147,11 +151,13 @@ class Firer(Service):
         return plans
 
     async def _give_way(self, steps: int = 1) -> None:
-        """Let others have their turn, if there were enough steps since the last time."""
+        """Let others have their turn, if this one has lasted long enough."""
         self._steps += steps
-        if self._steps >= STEPS:
+        lasted = self.runtime.monotonic() - self._turn_began_at
+        if self._steps >= STEPS or lasted >= LONGEST_TURN:
             self._steps = 0
             await self.runtime.sleep(0)
+            self._turn_began_at = self.runtime.monotonic()
 
     async def _in_steps(self, planning: Steps[SlotPlan]) -> SlotPlan:
         """Make a plan to its end."""

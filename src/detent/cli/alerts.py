@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 
 from detent.alerts import Alerts
-from detent.cli.command import example, json_option, store_options
+from detent.cli.command import NotUnderstood, Whole, example, json_option, store_options
 from detent.cli.groups import CommandGroup, Part
 from detent.cli.moments import ago, iso, local, now
 from detent.cli.output import (
@@ -81,7 +81,7 @@ def alerts_command() -> None:
 @click.option(
     "--limit",
     metavar="COUNT",
-    type=click.IntRange(1, 10_000),
+    type=Whole(1, 10_000),
     default=100,
     help="At most so many, the newest.  [default: 100]",
 )
@@ -106,7 +106,7 @@ def list_command(
     if as_json:
         print_json([_record(alert) for alert in alerts])
     elif on_terminal():
-        _print_for_people(alerts)
+        _print_for_people(alerts, filtered=unseen or task is not None)
     else:
         print_lines([_line(alert) for alert in alerts])
 
@@ -146,9 +146,10 @@ def _line(alert: AlertInfo) -> tuple[object, ...]:
     return tuple(record.values())
 
 
-def _print_for_people(alerts: Sequence[AlertInfo]) -> None:
+def _print_for_people(alerts: Sequence[AlertInfo], *, filtered: bool) -> None:
     if not alerts:
-        click.echo("There is no alert.")
+        why = "no job has failed for good, or nobody asked to be told"
+        click.echo("There is no such alert." if filtered else f"There is no alert: {why}.")
         print_next("detent jobs list --state failed")
         return
     at = now()
@@ -174,7 +175,7 @@ def _print_for_people(alerts: Sequence[AlertInfo]) -> None:
 
 
 @click.command("show", epilog=example("detent alerts show 12"))
-@click.argument("alert", type=click.IntRange(1))
+@click.argument("alert", type=Whole(1))
 @store_options
 @json_option
 def show_command(alert: int, url: str | None, schema: str | None, as_json: bool) -> None:
@@ -211,7 +212,7 @@ def _pairs(alert: AlertInfo) -> list[tuple[str, Any]]:
 
 
 @click.command("ack", epilog=example("detent alerts ack 12", "detent alerts ack 12 --by ada"))
-@click.argument("alert", type=click.IntRange(1))
+@click.argument("alert", type=Whole(1))
 @click.option("--by", metavar="NAME", help="Who has seen it.  [default: your login name]")
 @store_options
 @json_option
@@ -222,10 +223,17 @@ def ack_command(
 
     ALERT is a number from `detent alerts list`. The first who says so stands.
     """
-    who = by or getpass.getuser()
+    who = _login_name() if by is None else by
     seen = with_session(load_config(url, schema), lambda session: _face(session).ack(alert, who))
     if as_json:
         print_json(_record(seen))
         return
     click.echo(one_line(f"Alert {seen.id} was seen by {seen.acked_by}."))
     print_next("detent alerts list --open")
+
+
+def _login_name() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container may run under a number that has no name
+        raise NotUnderstood("--by: this account has no name; say who has seen it") from None

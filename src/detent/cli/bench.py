@@ -12,7 +12,7 @@ from urllib.parse import quote
 import click
 
 from detent.app import App
-from detent.cli.command import example, json_option, url_option
+from detent.cli.command import Whole, example, json_option, url_option
 from detent.cli.output import print_json, status
 from detent.cli.running import load_config, run
 from detent.config import Config, redact
@@ -44,7 +44,7 @@ class Measurement:
 @url_option
 @click.option(
     "--jobs",
-    type=click.IntRange(1, 10_000_000),
+    type=Whole(1, 10_000_000),
     default=20_000,
     show_default=True,
     metavar="N",
@@ -52,7 +52,7 @@ class Measurement:
 )
 @click.option(
     "--concurrency",
-    type=click.IntRange(1, 100_000),
+    type=Whole(1, 100_000),
     default=100,
     show_default=True,
     metavar="N",

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from shlex import quote
 from typing import Any, Final
 
 import click
@@ -27,6 +28,7 @@ from detent.cli.running import load_config
 from detent.cli.session import Session, with_session
 from detent.config import parse_duration
 from detent.model.circuit import Phase
+from detent.model.retry import MAX_DELAY
 
 PARTS: Final = {
     "list": Part("detent.cli.breakers:list_command", "List the circuit breakers, by name."),
@@ -120,8 +122,8 @@ def _print_for_people(breakers: Sequence[BreakerInfo]) -> None:
     stopped = [breaker for breaker in breakers if breaker.phase is not Phase.CLOSED]
     shown = (stopped or breakers)[0].name
     print_next(
-        f"detent breakers show {shown}",
-        *([f"detent breakers reset {shown}"] if stopped else []),
+        f"detent breakers show {quote(shown)}",
+        *([f"detent breakers reset {quote(shown)}"] if stopped else []),
     )
 
 
@@ -155,7 +157,7 @@ def show_command(name: str, url: str | None, schema: str | None, as_json: bool) 
         return
     print_pairs(_pairs(breaker))
     switch = "open" if breaker.phase is Phase.CLOSED else "reset"
-    print_next(f"detent breakers {switch} {name}")
+    print_next(f"detent breakers {switch} {quote(name)}")
 
 
 def _pairs(breaker: BreakerInfo) -> list[tuple[str, Any]]:
@@ -186,6 +188,13 @@ def reset_command(name: str, url: str | None, schema: str | None, as_json: bool)
     _print_changed(breaker, f"{name} is closed; calls run as usual", as_json)
 
 
+def _read_lasting(value: str) -> timedelta:
+    lasting = parse_duration(value)
+    if not timedelta(0) < lasting <= MAX_DELAY:
+        raise ValueError("must be above 0, at most 24 hours")
+    return lasting
+
+
 @click.command(
     "open",
     epilog=example("detent breakers open stripe", "detent breakers open stripe --for 30m"),
@@ -195,7 +204,7 @@ def reset_command(name: str, url: str | None, schema: str | None, as_json: bool)
     "--for",
     "lasting",
     metavar="30m",
-    callback=reading(parse_duration),
+    callback=reading(_read_lasting),
     help="Let trials begin after that long, instead of only after a reset.",
 )
 @click.option("--reason", metavar="TEXT", help="What to tell those who wonder.")
@@ -225,6 +234,6 @@ def _print_changed(breaker: BreakerInfo, line: str, as_json: bool) -> None:
         print_json(_record(breaker))
     elif on_terminal():
         click.echo(one_line(line))
-        print_next(f"detent breakers show {breaker.name}")
+        print_next(f"detent breakers show {quote(breaker.name)}")
     else:
         print_lines([(breaker.name, str(breaker.phase))])

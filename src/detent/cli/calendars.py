@@ -1,5 +1,6 @@
 """`detent calendars`: the times that schedules leave out."""
 
+from shlex import quote
 from typing import Any, Final
 
 import click
@@ -73,7 +74,7 @@ def list_command(url: str | None, schema: str | None, as_json: bool) -> None:
         print_next("detent calendars save holidays --date 2026-12-25")
     else:
         print_table(COLUMNS, [_row(name, calendar) for name, calendar in calendars.items()])
-        print_next(f"detent schedules update NAME --calendar {next(iter(calendars))}")
+        print_next(f"detent schedules update NAME --calendar {quote(next(iter(calendars)))}")
 
 
 def _record(name: str, calendar: Calendar) -> dict[str, Any]:
@@ -136,7 +137,7 @@ def save_command(
         print_json(_record(name, calendar))
     elif on_terminal():
         click.echo(f"The calendar {click.style(name, bold=True)}: {calendar.describe()}.")
-        print_next(f"detent schedules update NAME --calendar {name}")
+        print_next(f"detent schedules update NAME --calendar {quote(name)}")
     else:
         print_lines([(name, "saved")])
 

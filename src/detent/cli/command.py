@@ -41,6 +41,19 @@ def reading(read: Callable[[str], Any]) -> Callable[[click.Context, click.Parame
     return callback
 
 
+class Whole(click.IntRange):
+    """A whole number; whoever types something else is told which ones there are."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read what was typed."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            most = "on" if self.max is None else f"to {self.max:,}"
+            valid = f"must be a whole number from {self.min:,} {most}"
+            self.fail(f"{str(value)!r} {valid}", param, ctx)
+
+
 class Failed(click.ClickException):
     """An error that people can do something about: one line, then details if there are any."""
 

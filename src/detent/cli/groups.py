@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from detent.cli.command import Failed, NotUnderstood, example
-from detent.errors import ConfigError, DetentError, InvalidJob
+from detent.errors import (
+    AlertNotFound,
+    BreakerNotFound,
+    ConfigError,
+    DetentError,
+    InvalidJob,
+    NodeNotFound,
+)
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -150,13 +157,25 @@ class _Translated:
             case ConfigError() | InvalidJob():
                 raise NotUnderstood(str(error)) from error
             case DetentError():
-                raise Failed(str(error)) from error
+                raise Failed(str(error) + _listing(error)) from error
             case click.UsageError():
                 raise NotUnderstood(_usage(error)) from error
             case KeyboardInterrupt():
                 if sys.stderr.isatty():
                     click.echo(err=True)  # the terminal has just printed ^C
                 raise click.exceptions.Exit(INTERRUPTED) from error
+
+
+def _listing(error: DetentError) -> str:
+    """Return where those stand that there are, if the error names one that there is not."""
+    match error:
+        case NodeNotFound():
+            return "; see: detent nodes"
+        case AlertNotFound():
+            return "; see: detent alerts list"
+        case BreakerNotFound() if not str(error).endswith("?"):
+            return "; see: detent breakers"
+    return ""
 
 
 def _usage(error: click.UsageError) -> str:

@@ -6,7 +6,15 @@ from typing import Any, Final
 
 import click
 
-from detent.cli.command import Failed, NotUnderstood, example, json_option, reading, store_options
+from detent.cli.command import (
+    Failed,
+    NotUnderstood,
+    Whole,
+    example,
+    json_option,
+    reading,
+    store_options,
+)
 from detent.cli.completion import complete_limit, complete_queue
 from detent.cli.groups import CommandGroup, Part, meant
 from detent.cli.output import (
@@ -19,7 +27,7 @@ from detent.cli.output import (
     text,
 )
 from detent.cli.running import load_config
-from detent.cli.session import Session, with_session
+from detent.cli.session import Session, check_queue, with_session
 from detent.config import parse_duration
 from detent.fair_queues import share_limit
 from detent.limits import full_name, make_limit
@@ -93,9 +101,7 @@ def read_rate(value: str) -> Rate:
 def limit_options(command: Any) -> Any:
     """Give a command the options that say what a limit is."""
     for option in (
-        click.option(
-            "--burst", type=click.IntRange(1), help="How many may come at once after a pause."
-        ),
+        click.option("--burst", type=Whole(1), help="How many may come at once after a pause."),
         click.option(
             "--rate", callback=reading(read_rate), help="How often one may start, such as 100/s."
         ),
@@ -243,7 +249,10 @@ def set_command(
 
     async def change(session: Session) -> Limit:
         known = {each.limit.name: each.limit for each in await session.limits.list()}
-        if wanted.name not in known and not wanted.name.startswith("queue:"):
+        kind, _, whose = wanted.name.partition(":")
+        if kind == "queue":
+            await check_queue(session, whose)
+        elif wanted.name not in known:
             hint = meant(wanted.name, list(known), "known are") if known else "there is none yet"
             raise Failed(f"no limit is named {wanted.name!r}; {hint}")
         limit = limit_from(name, concurrency, rate, burst, known.get(wanted.name))
@@ -290,6 +299,8 @@ def share_command(
     limit = share_limit(queue, key, weight or 1)
 
     async def change(session: Session) -> None:
+        if weight is not None:
+            await check_queue(session, queue)
         await session.limits.share(queue, key, weight)
 
     with_session(load_config(url, schema), change)

@@ -1,6 +1,7 @@
 """`detent locks`: who holds which lock, and how to take one from a holder that is gone."""
 
 from collections.abc import Sequence
+from shlex import quote
 from typing import Any, Final
 
 import click
@@ -89,7 +90,7 @@ def _print_for_people(locks: Sequence[LockInfo]) -> None:
         for lock in locks
     ]
     print_table(COLUMNS, rows)
-    print_next(f"detent locks release {locks[0].name}")
+    print_next(f"detent locks release {quote(locks[0].name)}")
 
 
 @click.command("release", epilog=example("detent locks release import --yes"))

@@ -3,7 +3,7 @@
 import click
 
 from detent.cli.command import FAILED, example, json_option, store_options
-from detent.cli.output import print_json
+from detent.cli.output import print_json, print_whole
 from detent.cli.running import load_config, run
 from detent.config import Config, redact
 from detent.databases import migrate_store, migration_script, pending_migrations
@@ -44,7 +44,7 @@ def _print_script(config: Config, as_json: bool) -> None:
     if as_json:
         print_json({"schema": config.store.schema, "sql": script})
     else:
-        click.echo(script)
+        print_whole(script)
 
 
 def _print_applied(config: Config, applied: list[str], as_json: bool) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from detent.app import App
-from detent.cli.command import Failed, example, store_options
+from detent.cli.command import Failed, Whole, example, store_options
 from detent.cli.locate import aim, find_app
 from detent.cli.running import run
 from detent.cli.supervise import (
@@ -70,7 +70,7 @@ def _setting_option(flag: str, metavar: str, text: str) -> Callable[[Command], C
 @click.option(
     "--processes",
     metavar="N",
-    type=click.IntRange(1, 1000),
+    type=Whole(1, 1000),
     help="Run N nodes under a parent that replaces those that die.",
 )
 @store_options
@@ -101,6 +101,9 @@ def node_command(
     if not logging.getLogger().handlers:
         logging.basicConfig(stream=sys.stderr, format=LOG_FORMAT, level=log_level.upper())
     aim(app, url, schema)
+    if settings["queues"] is not None and not settings["queues"]:
+        # Say of a variable that was not set: it must not become another queue.
+        raise click.UsageError("--queues '': must name queues, like mail=20,default=50")
     own_queues = settings["queues"] or app.config.node.queues
     if settings["concurrency"] is not None and own_queues:
         raise click.UsageError("--concurrency is for the queue 'default' alone; use --queues")

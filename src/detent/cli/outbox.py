@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import click
 
-from detent.cli.command import Failed, NotUnderstood, example, json_option, store_options
+from detent.cli.command import Failed, NotUnderstood, Whole, example, json_option, store_options
 from detent.cli.groups import CommandGroup, Part
 from detent.cli.moments import ago, iso, now
 from detent.cli.output import (
@@ -77,7 +77,7 @@ def outbox_command() -> None:
 @click.option(
     "--limit",
     metavar="COUNT",
-    type=click.IntRange(1, 10_000),
+    type=Whole(1, 10_000),
     default=100,
     help="At most so many, the oldest.  [default: 100]",
 )
@@ -162,7 +162,7 @@ def _print_for_people(events: Sequence[EventInfo]) -> None:
     "discard",
     epilog=example("detent outbox discard 4711", "detent outbox discard --sink billing --yes"),
 )
-@click.argument("events", nargs=-1, type=click.IntRange(1), metavar="[EVENT]...")
+@click.argument("events", nargs=-1, type=Whole(1), metavar="[EVENT]...")
 @click.option("--sink", metavar="NAME", help="All events for this sink, also those that wait.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @store_options
@@ -205,7 +205,7 @@ def discard_command(
         "detent outbox retry --all",
     ),
 )
-@click.argument("events", nargs=-1, type=click.IntRange(1), metavar="[EVENT]...")
+@click.argument("events", nargs=-1, type=Whole(1), metavar="[EVENT]...")
 @click.option("--sink", metavar="NAME", help="All undeliverable events for this sink.")
 @click.option("--all", "everything", is_flag=True, help="All undeliverable events.")
 @store_options

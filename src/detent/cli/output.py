@@ -1,12 +1,16 @@
 """How commands speak: tables and colours to people at a terminal, plain lines to programs."""
 
+import errno
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
+
+from detent.cli.command import Failed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -76,14 +80,26 @@ def one_line(value: str, limit: int | None = None) -> str:
 
 def print_json(document: object) -> None:
     """Print one JSON document."""
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    print_whole(json.dumps(document, indent=2, ensure_ascii=False))
 
 
 def print_lines(rows: Sequence[Sequence[object]]) -> None:
     """Print a table for programs: a line for each row, tabs between the columns."""
     lines = ("\t".join(_cell(value) for value in row) for row in rows)
     if rows:
-        click.echo("\n".join(lines))
+        print_whole("\n".join(lines))
+
+
+def print_whole(words: str) -> None:
+    """Print what programs read, all of it: a disk that is full is an error of one line."""
+    try:
+        click.echo(words)
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            raise  # whoever reads has seen enough
+        # What is left in the buffer would be tried again, and be told of, when the process ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise Failed(f"the output could not be written: {error.strerror}") from error
 
 
 def show_all(
@@ -129,31 +145,31 @@ def print_table(columns: Sequence[Column], rows: Sequence[Sequence["str | Text"]
 
     terminal = console()
     cells = [[text(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
-    natural = {
-        column: max(len(column.name), *(row[number].cell_len for row in cells))
+    natural = [
+        max(len(column.name), *(row[number].cell_len for row in cells))
         for number, column in enumerate(columns)
-    }
-    widths = _fitting(natural, terminal.width)
+    ]
+    widths = _fitting(columns, natural, terminal.width)
     table = Table(box=None, padding=(0, GAP, 0, 0), header_style="dim", pad_edge=False)
-    for column, width in widths.items():
-        side: Any = "right" if column.right else "left"
-        table.add_column(column.name, justify=side, no_wrap=True, width=width)
+    for number, width in widths.items():
+        side: Any = "right" if columns[number].right else "left"
+        table.add_column(columns[number].name, justify=side, no_wrap=True, width=width)
     for row in cells:
-        table.add_row(*(row[columns.index(column)] for column in widths))
+        table.add_row(*(row[number] for number in widths))
     terminal.print(table)
 
 
-def _fitting(natural: Mapping[Column, int], limit: int) -> dict[Column, int]:
-    """Return the columns that a terminal has room for, and how wide each is."""
-    widths = dict(natural)
+def _fitting(columns: Sequence[Column], natural: Sequence[int], limit: int) -> dict[int, int]:
+    """Return the numbers of the columns that a terminal has room for, and how wide each is."""
+    widths = dict(enumerate(natural))
 
     def too_wide() -> bool:
         return sum(widths.values()) + GAP * (len(widths) - 1) > limit
 
-    for column in sorted(natural, key=lambda column: column.drops):
-        if column.drops and too_wide():
-            del widths[column]
-    shrinking = [column for column in widths if column.shrinks]
+    for number in sorted(widths, key=lambda number: columns[number].drops):
+        if columns[number].drops and too_wide():
+            del widths[number]
+    shrinking = [number for number in widths if columns[number].shrinks]
     while shrinking and too_wide():
         widest = max(shrinking, key=widths.__getitem__)
         if widths[widest] <= NARROWEST:

@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import click
 
-from detent.cli.command import Failed, NotUnderstood, example, json_option, reading, store_options
+from detent.cli.command import NotUnderstood, example, json_option, reading, store_options
 from detent.cli.completion import complete_queue
-from detent.cli.groups import Part, listing, meant
+from detent.cli.groups import Part, listing
 from detent.cli.limits import limit_from, limit_options, print_limit
 from detent.cli.moments import age, iso, now
 from detent.cli.output import (
@@ -23,10 +23,9 @@ from detent.cli.output import (
     text,
 )
 from detent.cli.running import load_config
-from detent.cli.session import Session, with_session
+from detent.cli.session import Session, check_queue, with_session
 from detent.config import check_name
 from detent.config.readers import MAX_SLOTS
-from detent.model.job import JobFilter
 from detent.model.limits import Limit
 from detent.model.rates import Rate
 from detent.spi.store import QueueInfo
@@ -71,7 +70,7 @@ def queues_command() -> None:
 def _read_slots(value: str) -> int | None:
     if value == "auto":
         return None
-    if not value.isdigit() or not 1 <= int(value) <= MAX_SLOTS:
+    if not value.isdecimal() or not 1 <= int(value) <= MAX_SLOTS:
         raise ValueError(f"must be 1 to {MAX_SLOTS:,}, or auto")
     return int(value)
 
@@ -138,7 +137,7 @@ def pause_command(name: str, url: str | None, schema: str | None, as_json: bool)
     """Let no more jobs of a queue start, on any node; those that run go on."""
 
     async def pause(session: Session) -> None:
-        await _check(session, name)
+        await check_queue(session, name)
         await session.queues.pause(name)
 
     check_name("queue", name)
@@ -156,7 +155,7 @@ def resume_command(name: str, url: str | None, schema: str | None, as_json: bool
     """Let the jobs of a queue start again."""
 
     async def resume(session: Session) -> None:
-        await _check(session, name)
+        await check_queue(session, name)
         await session.queues.resume(name)
 
     check_name("queue", name)
@@ -182,7 +181,7 @@ def scale_command(
     """
 
     async def scale(session: Session) -> None:
-        await _check(session, name)
+        await check_queue(session, name)
         await session.queues.scale(name, slots)
 
     check_name("queue", name)
@@ -232,7 +231,7 @@ def limit_command(
         raise NotUnderstood("--off and a limit: say one of them")
 
     async def change(session: Session) -> Limit | None:
-        await _check(session, name)
+        await check_queue(session, name)
         if off:
             return await session.limits.reset(whole)
         known = await session.limits.get(whole)
@@ -249,16 +248,6 @@ def limit_command(
     else:
         click.echo(f"The queue {name} has no limit of an operator any more.")
         print_next("detent limits")
-
-
-async def _check(session: Session, name: str) -> None:
-    """Refuse a queue that nobody has ever used: most likely its name is mistyped."""
-    known = {queue.name: None for queue in await session.queues.list()}
-    for node in await session.store.nodes():
-        known |= dict.fromkeys(node.queues)
-    if name not in known and not await session.store.list_jobs(JobFilter(queue=name), 1):
-        hint = meant(name, sorted(known), "known are") if known else "there is none yet"
-        raise Failed(f"no queue is named {name!r}; {hint}")
 
 
 def _print_switched(name: str, done: str, as_json: bool) -> None:

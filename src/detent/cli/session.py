@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from detent.breakers import Breakers
 from detent.cli.command import Failed, NotUnderstood
+from detent.cli.groups import meant
 from detent.cli.running import run
 from detent.clock import SystemRuntime
 from detent.codecs import JsonCodec
@@ -18,6 +19,7 @@ from detent.events import Bus
 from detent.jobs import Jobs
 from detent.limits import Limits
 from detent.locks import Locks
+from detent.model.job import JobFilter
 from detent.nodes import Nodes
 from detent.protection import Protection, open_sealing, read_redaction
 from detent.queues import Queues
@@ -95,6 +97,16 @@ def with_session(config: Config, work: Callable[[Session], Awaitable[Result]]) -
     refuse_memory(config)
     _refuse_missing_file(config)
     return run(whole(), config)
+
+
+async def check_queue(session: Session, name: str) -> None:
+    """Refuse a queue that nobody has ever used: most likely its name is mistyped."""
+    known = {queue.name: None for queue in await session.queues.list()}
+    for node in await session.store.nodes():
+        known |= dict.fromkeys(node.queues)
+    if name not in known and not await session.store.list_jobs(JobFilter(queue=name), 1):
+        hint = meant(name, sorted(known), "known are") if known else "there is none yet"
+        raise Failed(f"no queue is named {name!r}; {hint}")
 
 
 @asynccontextmanager

@@ -139,7 +139,8 @@ class NodeConfig(Section):
     name: Annotated[str | None, read_node_name] = None
     """What people call the node, if not by the name of the host."""
     roles: Annotated[tuple[str, ...], read_roles] = ROLES
-    """What the node does: only a `worker` claims jobs. The others come with what they are for."""
+    """What the node does: a `worker` claims jobs, a `scheduler` fires schedules and runs daemons.
+    The others are for what is still to come."""
     capabilities: Annotated[tuple[str, ...], read_capabilities] = ()
     """What the node offers to tasks that were declared with `needs=`."""
     queues: Annotated[Mapping[str, int], read_queues] = field(default_factory=dict, hash=False)

@@ -9,7 +9,8 @@ from detent.logs.words import Lines, many
 
 def _node_started(event: events.NodeStarted) -> str:
     queues = ", ".join(f"{queue} ({slots})" for queue, slots in event.queues.items())
-    return f"node {event.name} ({event.node}) started; taking jobs from {queues}"
+    what = f"taking jobs from {queues}" if queues else "it claims no jobs"
+    return f"node {event.name} ({event.node}) started; {what}"
 
 
 def _node_draining(event: events.NodeDraining) -> str:

@@ -57,6 +57,9 @@ _DAYS: Final = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 _HASHED: Final = re.compile(r"H(?:\((\d{1,2})-(\d{1,2})\))?(?:/(\d{1,2}))?")
 _LAST_DAY: Final = re.compile(rf"({'|'.join(_DAYS)})L")
 _TO_SUNDAY: Final = re.compile(r"(\w+)-(?:SUN|0)\b")
+# cronsim says 21th.
+_ORDINAL: Final = re.compile(r"\b([2-5][123])th\b")
+_ENDINGS: Final = {"1": "st", "2": "nd", "3": "rd"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,6 +108,7 @@ class CronExpression:
     def describe(self) -> str:
         """Return it in plain English, without the zone."""
         words = self.simulation.explain().replace(" through ", " to ")
+        words = _ORDINAL.sub(lambda found: found[1] + _ENDINGS[found[1][-1]], words)
         return words[0].lower() + words[1:]
 
 

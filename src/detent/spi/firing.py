@@ -8,12 +8,19 @@ from detent.model.job import NewJob
 from detent.model.schedule import FiredSlot, Overlap, PlannedSlot
 from detent.spi.notifier import Hint, Wake
 
-LOOKED_AT: Final = 100
-"""How many live jobs of a schedule are looked at; more wait only behind a long QUEUE."""
+ALL: Final = 1_000_000
 CLOSED: Final = 20
 """How many ends of older jobs are noted with each firing: more than one, so that none piles up."""
 REPLACED: Final = "its schedule fired again"
 """Why a job is asked to stop that is replaced."""
+
+
+def looked_at(overlap: Overlap) -> int:
+    """Return how many live jobs are looked at, those fired last first.
+
+    Who queues stands behind the last one, and one is enough to be skipped. But all are replaced.
+    """
+    return ALL if overlap is Overlap.REPLACE else 1
 
 
 class SlotBatch(NamedTuple):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from detent.cli.command import Failed, example, json_option
+from detent.cli.command import Failed, Whole, example, json_option
 from detent.cli.output import console, on_terminal, print_json, print_next, print_pairs, text
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ TELL_EVERY: Final = 1.0
 
 
 @click.command("demo", epilog=example("detent demo", "detent demo --size 100"))
-@click.option("--size", type=click.IntRange(1, 1000), default=30, show_default=True)
+@click.option("--size", type=Whole(1, 1000), default=30, show_default=True)
 @json_option
 def demo_command(*, size: int, as_json: bool) -> None:
     """Run a few thousand jobs on three nodes, and kill one of them on the way.

@@ -44,7 +44,7 @@ async def play(app: App, url: str, folder: Path, audience: Audience, size: int) 
             f"enqueued {len(acknowledged):,} jobs in {loop.time() - began:.1f} s; "
             f"{enqueued.duplicates} more calls had the key of one of them, and got that one"
         )
-        rescued = await _run(app, cluster, audience, len(enqueued.jobs))
+        rescued = await _run(app, cluster, audience, len(acknowledged))
         return await account(app, acknowledged, rescued, loop.time() - began)
     finally:
         cluster.stop()

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import click
 
-from detent.cli.command import NotUnderstood, example, json_option, reading, store_options
+from detent.cli.command import NotUnderstood, Whole, example, json_option, reading, store_options
 from detent.cli.jobs.record import brief, when
 from detent.cli.jobs.selection import filter_of, filter_options, read_id
 from detent.cli.moments import iso, now
@@ -49,7 +49,7 @@ COLUMNS: Final = (
 @click.option("--archived", is_flag=True, help="The jobs in the archive instead of the others.")
 @click.option(
     "--limit",
-    type=click.IntRange(1, MAX_LIMIT),
+    type=Whole(1, MAX_LIMIT),
     default=50,
     show_default=True,
     metavar="N",

@@ -1,7 +1,7 @@
 """`detent jobs show`: all that is known about one job, and what can be done about it."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -45,6 +45,7 @@ class Found:
     log: Sequence[LogEntry]
     nodes: Sequence[NodeInfo]
     queue: QueueInfo | None
+    may_be_limited: bool = False
 
     def node_name(self, incarnation: UUID | None) -> str:
         """Return the name of a node, and which start of it; only that when it is gone."""
@@ -81,6 +82,7 @@ def show_command(
             await session.jobs.log(job_id, ALL_LOG_LINES),
             await session.store.nodes(),
             queues[0] if queues else None,
+            may_be_limited(job, [each.limit.name for each in await session.limits.list()]),
         )
 
     found = with_session(load_config(url, schema), look)
@@ -102,6 +104,13 @@ def document(found: Found, at: datetime) -> dict[str, Any]:
     }
 
 
+def may_be_limited(job: JobInfo, limits: Iterable[str]) -> bool:
+    """Return whether a limit may hold the job back; which resource it takes, only its app knows."""
+    own = {f"{kind}:{job.task}{each}" for kind in ("task", "rate") for each in ("", "#")}
+    own.add(f"queue:{job.queue}")
+    return any(name in own or name.startswith("resource:") for name in limits)
+
+
 def waits_for(found: Found, at: datetime) -> str | None:
     """Return in words what has to happen before the job runs; None when nothing has to."""
     job = found.job
@@ -116,9 +125,13 @@ def waits_for(found: Found, at: datetime) -> str | None:
     if found.queue is not None and found.queue.paused:
         return f"for its queue, which is paused: detent queues resume {job.queue}"
     takers = [node for node in found.nodes if job.queue in node.queues and node.lease_until > at]
+    needed = ", ".join(job.needs)
     if not takers:
         return f"for a node: none that runs takes the queue {job.queue}"
-    return "for a free slot on a node" + (f" that offers {', '.join(job.needs)}" * bool(job.needs))
+    if not any(set(job.needs) <= set(node.capabilities) for node in takers):
+        return f"for a node: none that takes the queue {job.queue} offers {needed}"
+    slot = "for a free slot on a node" + f" that offers {needed}" * bool(needed)
+    return slot + ", or for a limit: detent limits" * found.may_be_limited
 
 
 def next_commands(job: JobInfo) -> list[str]:

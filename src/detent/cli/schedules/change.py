@@ -1,5 +1,7 @@
 """`detent schedules pause`, `resume`, `reset` and `delete`."""
 
+from shlex import quote
+
 import click
 
 from detent.cli.command import NotUnderstood, example, json_option, store_options
@@ -83,10 +85,10 @@ def _print_switched(
         print_lines([(which, done)] if name is not None else [(which, done, count)])
     elif name is not None:
         click.echo(f"The schedule {click.style(name, bold=True)} is {done}.")
-        print_next(f"detent schedules {'resume' if done == 'paused' else 'next'} {name}")
+        print_next(f"detent schedules {'resume' if done == 'paused' else 'next'} {quote(name)}")
     else:
         click.echo(f"The group {click.style(which, bold=True)} is {done}: {count:,} schedules.")
-        print_next(f"detent schedules list --group {which}")
+        print_next(f"detent schedules list --group {quote(which)}")
 
 
 @click.command(
@@ -117,7 +119,7 @@ def reset_command(
         print_json(full(info))
     elif on_terminal():
         click.echo(f"Code decides about {click.style(name, bold=True)} again, within a minute.")
-        print_next(f"detent schedules show {name}")
+        print_next(f"detent schedules show {quote(name)}")
     else:
         print_lines([(name, "reset")])
 

@@ -2,21 +2,22 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from shlex import quote
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 import click
 
-from detent.cli.command import NotUnderstood, example, json_option, store_options
+from detent.cli.command import NotUnderstood, Whole, example, json_option, store_options
 from detent.cli.completion import complete_schedule
 from detent.cli.moments import ago, iso, now
 from detent.cli.output import Column, on_terminal, print_json, print_lines, print_next, print_table
 from detent.cli.running import load_config
-from detent.cli.schedules.record import found, when, zone
+from detent.cli.schedules.record import found, when
 from detent.cli.schedules.triggers import take_trigger, trigger_options
 from detent.cli.session import Session, with_session
 from detent.model.triggers import Trigger
-from detent.scheduling import read_trigger
+from detent.scheduling import read_trigger, zone_in
 from detent.slots import MOST_SLOTS
 
 PREVIEW: Final = "preview"
@@ -34,7 +35,7 @@ PREVIEW: Final = "preview"
 @click.argument("name", required=False, shell_complete=complete_schedule)
 @click.option(
     "--count",
-    type=click.IntRange(1, MOST_SLOTS),
+    type=Whole(1, MOST_SLOTS),
     default=5,
     show_default=True,
     metavar="N",
@@ -71,7 +72,7 @@ def next_command(
     async def look(session: Session) -> tuple[str, str, Sequence[datetime]]:
         schedule = (await found(session, name)).schedule
         slots = await session.schedules.next(name, count)
-        return when(schedule), zone(schedule), slots
+        return when(schedule), zone_in(schedule.trigger), slots
 
     words, place, slots = with_session(load_config(url, schema), look)
     _print(name, words, place, slots, as_json)
@@ -127,4 +128,4 @@ def _print_for_people(
     ]
     print_table(columns, rows)
     if name is not None:
-        print_next(f"detent schedules history {name}")
+        print_next(f"detent schedules history {quote(name)}")

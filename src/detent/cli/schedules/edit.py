@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
+from shlex import quote
 from typing import Any, Final, TypeVar
 
 import click
 
-from detent.app import App
 from detent.cli.command import NotUnderstood, example, json_option, reading, store_options
 from detent.cli.completion import complete_schedule, complete_task
 from detent.cli.enqueue import read_arguments
@@ -22,6 +23,9 @@ from detent.config import parse_duration
 from detent.model.job import Priority
 from detent.model.retry import Retry
 from detent.model.schedule import Overlap, ScheduleInfo
+from detent.model.triggers import CalendarInterval, DailyWindow
+from detent.schedules import Schedules
+from detent.scheduling import zone_in
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,11}")
@@ -35,7 +39,7 @@ def _or_nothing(read: Callable[[str], Any]) -> Callable[[str], Any]:
 
 def _read_count(value: str) -> int:
     if not _NUMBER.fullmatch(value):
-        raise ValueError(f'must be a whole number above 0, or "{NOTHING}"')
+        raise ValueError(f'must be a whole number from 1 to 999,999,999,999, or "{NOTHING}"')
     return int(value)
 
 
@@ -271,11 +275,13 @@ def update_command(
 ) -> None:
     """Change some fields of a schedule.
 
-    What is not named stays. In a schedule that code declares, what was changed stays so, whatever
-    code says, until `detent schedules reset`. The word none takes away what was said: --end none,
-    --calendar none, --timeout none, --max-attempts none.
+    What is not named stays, the zone of its times too. In a schedule that code declares, what was
+    changed stays so, whatever code says, until `detent schedules reset`. The word none takes away
+    what was said: --end none, --calendar none, --timeout none, --max-attempts none.
     """
+    keeps_zone = options["timezone"] is None
     trigger = take_trigger(options)
+    keeps_zone = keeps_zone and isinstance(trigger, CalendarInterval | DailyWindow)
     changes = _changes(options)
     if arguments is not None:
         if place is None:
@@ -288,20 +294,29 @@ def update_command(
 
         async def update(session: Session) -> ScheduleInfo:
             await found(session, name)
-            return await session.schedules.update(name, trigger, **words)
+            return await _update(session.schedules, name, trigger, words, keeps_zone)
 
         info = with_session(load_config(url, schema), update)
     else:
         app = find_app(place)
         aim(app, url, schema)
         refuse_memory(app.config)
-        info = run(_update(app, name, trigger, words), app.config)
+
+        async def within() -> ScheduleInfo:
+            async with app:
+                return await _update(app.schedules, name, trigger, words, keeps_zone)
+
+        info = run(within(), app.config)
     _print(info, "Changed", as_json)
 
 
-async def _update(app: App, name: str, trigger: Any, words: dict[str, Any]) -> ScheduleInfo:
-    async with app:
-        return await app.schedules.update(name, trigger, **words)
+async def _update(
+    schedules: Schedules, name: str, trigger: Any, words: dict[str, Any], keeps_zone: bool
+) -> ScheduleInfo:
+    if keeps_zone:
+        stored = (await schedules.get(name)).schedule
+        trigger = replace(trigger, timezone=zone_in(stored.trigger))
+    return await schedules.update(name, trigger, **words)
 
 
 def _print(info: ScheduleInfo, done: str, as_json: bool) -> None:
@@ -311,6 +326,6 @@ def _print(info: ScheduleInfo, done: str, as_json: bool) -> None:
     elif on_terminal():
         coming = "" if info.next_fire is None else f"; next {ago(info.next_fire, now())}"
         click.echo(f"{done} {click.style(name, bold=True)}: {when(info.schedule)}{coming}.")
-        print_next(f"detent schedules next {name}", f"detent schedules show {name}")
+        print_next(f"detent schedules next {quote(name)}", f"detent schedules show {quote(name)}")
     else:
         print_lines([(name, done.lower())])

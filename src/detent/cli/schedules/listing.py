@@ -1,11 +1,12 @@
 """`detent schedules list`: what fires next, and what does not."""
 
 from collections.abc import Sequence
+from shlex import quote
 from typing import Final
 
 import click
 
-from detent.cli.command import example, json_option, store_options
+from detent.cli.command import Whole, example, json_option, store_options
 from detent.cli.moments import ago, now
 from detent.cli.output import (
     Column,
@@ -44,7 +45,7 @@ STYLES: Final = {"active": "green", "paused": "yellow", "problem": "bold red", "
 @click.option("--group", metavar="NAME", help="Only those of this group.")
 @click.option(
     "--limit",
-    type=click.IntRange(1, MAX_LIMIT),
+    type=Whole(1, MAX_LIMIT),
     default=100,
     show_default=True,
     metavar="N",
@@ -102,5 +103,5 @@ def _print_for_people(schedules: Sequence[ScheduleInfo], limit: int) -> None:
     for info in troubled:
         click.echo(f"{one_line(info.schedule.name)}: {one_line(info.problem or '')}")
     chosen = (troubled or schedules)[0].schedule.name
-    more = [f"detent schedules list --after {schedules[-1].schedule.name}"]
-    print_next(f"detent schedules show {chosen}", *(more if len(schedules) == limit else ()))
+    more = [f"detent schedules list --after {quote(schedules[-1].schedule.name)}"]
+    print_next(f"detent schedules show {quote(chosen)}", *(more if len(schedules) == limit else ()))

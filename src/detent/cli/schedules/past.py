@@ -2,11 +2,20 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
+from shlex import quote
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
-from detent.cli.command import Failed, example, json_option, reading, store_options
+from detent.cli.command import (
+    Failed,
+    NotUnderstood,
+    Whole,
+    example,
+    json_option,
+    reading,
+    store_options,
+)
 from detent.cli.completion import complete_schedule
 from detent.cli.moments import ago, iso, now, read_moment, span
 from detent.cli.output import (
@@ -51,7 +60,7 @@ STYLES: Final = {SlotState.FIRED: "green"}
 @click.argument("name", shell_complete=complete_schedule)
 @click.option(
     "--limit",
-    type=click.IntRange(1, MAX_LIMIT),
+    type=Whole(1, MAX_LIMIT),
     default=20,
     show_default=True,
     metavar="N",
@@ -212,7 +221,7 @@ def trigger_command(
 )
 @click.option(
     "--limit",
-    type=click.IntRange(1, MOST_SLOTS),
+    type=Whole(1, MOST_SLOTS),
     default=1_000,
     show_default=True,
     metavar="N",
@@ -242,6 +251,8 @@ def backfill_command(  # noqa: PLR0913  each is one word of the command
     async def fire(session: "Session | App") -> Sequence[FiredSlot]:
         await found(session, name)
         last = end or (await session.store.due_schedules([], 0)).now
+        if start >= last:
+            raise NotUnderstood(f"--from ({iso(start)}) must be before --to ({iso(last)})")
         return await session.schedules.backfill(name, start, last, overlap=overlap, limit=limit)
 
     slots = _firing(place, url, schema, fire)
@@ -254,7 +265,7 @@ def backfill_command(  # noqa: PLR0913  each is one word of the command
         fired = sum(slot.job is not None for slot in slots)
         until = "now" if end is None else ago(end, now())
         click.echo(f"Fired {fired:,} slots from {ago(start, now())} to {until}.")
-        print_next(f"detent schedules history {name}")
+        print_next(f"detent schedules history {quote(name)}")
     else:
         print_lines([tuple(row.values()) for row in rows])
 

@@ -16,6 +16,7 @@ from detent.model.job import Priority, needs_of
 from detent.model.schedule import Misfire, Schedule, ScheduleInfo, SlotInfo
 from detent.model.triggers import trigger_from
 from detent.options import read_options
+from detent.scheduling import zone_in
 
 if TYPE_CHECKING:
     from detent.app import App
@@ -52,14 +53,6 @@ def when(schedule: Schedule) -> str:
         return f"unreadable: {error}"
     names = ", ".join(schedule.calendars)
     return f"{words}; not in {names}" if names else words
-
-
-def zone(schedule: Schedule) -> str:
-    """Return the zone of its times."""
-    try:
-        return trigger_from(schedule.trigger).timezone
-    except (TypeError, ValueError):
-        return "UTC"
 
 
 def misfire(schedule: Schedule) -> str:
@@ -112,7 +105,7 @@ def full(info: ScheduleInfo) -> dict[str, Any]:
     return brief(info) | {
         "description": schedule.description,
         "trigger": json.loads(schedule.trigger),
-        "timezone": zone(schedule),
+        "timezone": zone_in(schedule.trigger),
         "calendars": list(schedule.calendars),
         "misfire": misfire(schedule),
         "misfire_threshold": format_duration(schedule.misfire_threshold),

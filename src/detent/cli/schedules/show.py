@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from shlex import quote
 from typing import Any, Final
 
 import click
@@ -153,7 +154,7 @@ def _retry(policy: Retry) -> str:
 
 
 def _commands(info: ScheduleInfo) -> Sequence[str]:
-    name = info.schedule.name
+    name = quote(info.schedule.name)
     switch = "resume" if info.paused_at is not None else "pause"
     commands = [f"detent schedules {switch} {name}", f"detent schedules trigger {name}"]
     if info.edited:

@@ -107,7 +107,11 @@ _OPTIONS: Final = (
         callback=reading(_read_weekdays),
         help="With --between: only on these days; may be repeated.",
     ),
-    click.option("--timezone", metavar="ZONE", help="Of all these times.  [default: UTC]"),
+    click.option(
+        "--timezone",
+        metavar="ZONE",
+        help="Of all these times.  [default: as it was, else UTC]",
+    ),
 )
 _NAMES: Final = {
     "cron": "--cron",

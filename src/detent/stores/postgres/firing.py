@@ -11,7 +11,7 @@ from detent.errors import StoreError
 from detent.model.job import NewJob
 from detent.model.overlap import LiveJob, Resolution, resolve
 from detent.model.schedule import FiredSlot, FirePlan, Overlap, PlannedSlot, SlotState
-from detent.spi.firing import CLOSED, LOOKED_AT, REPLACED, SlotBatch, Written, hint_for
+from detent.spi.firing import CLOSED, REPLACED, SlotBatch, Written, hint_for, looked_at
 from detent.spi.notifier import Hint, Notifier, SignalHint, Wake
 from detent.spi.schedules import HOLD
 from detent.stores.postgres.database import Connection, Database
@@ -164,7 +164,7 @@ class _Transaction:
 
     async def _live_jobs(self, asking: Sequence[SlotBatch]) -> dict[str, list[LiveJob]]:
         """Return the live jobs of schedules; those that will be waited for are kept from ending."""
-        looking = {batch.name: batch.overlap is not Overlap.SKIP for batch in asking}
+        looking = {batch.name: batch.overlap for batch in asking}
         own = [each.job.id for batch in asking for each in batch.slots if each.job is not None]
         live, touched = await self._look(looking, own)
         if not touched:
@@ -178,15 +178,19 @@ class _Transaction:
         raise _Again
 
     async def _look(
-        self, looking: Mapping[str, bool], own: Sequence[UUID]
+        self, looking: Mapping[str, Overlap], own: Sequence[UUID]
     ) -> tuple[dict[str, list[LiveJob]], set[UUID]]:
         """Return live jobs by schedule, and those that must not end while this goes on."""
         live: dict[str, list[LiveJob]] = {}
         touched: set[UUID] = set()
-        for row in await self._fetch("overlapping_jobs", list(looking), own, LOOKED_AT):
+        rows = []
+        for limit in {looked_at(overlap) for overlap in looking.values()}:
+            names = [name for name, overlap in looking.items() if looked_at(overlap) == limit]
+            rows += await self._fetch("overlapping_jobs", names, own, limit)
+        for row in rows:
             name, job = row["schedule"], LiveJob(row["job"], row["runs"], row["waits_for"])
             live.setdefault(name, []).append(job)
-            if looking[name]:
+            if looking[name] is not Overlap.SKIP:
                 touched |= {each for each in (job.id, job.waits_for) if each is not None}
         return live, touched
 

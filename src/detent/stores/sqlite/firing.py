@@ -10,7 +10,7 @@ from uuid import UUID
 from detent.model.job import NewJob
 from detent.model.overlap import LiveJob, Resolution, resolve
 from detent.model.schedule import FiredSlot, FirePlan, Overlap, PlannedSlot, SlotState
-from detent.spi.firing import CLOSED, LOOKED_AT, REPLACED, SlotBatch, Written, hint_for
+from detent.spi.firing import CLOSED, REPLACED, SlotBatch, Written, hint_for, looked_at
 from detent.spi.notifier import Hint, Notifier, SignalHint, Wake
 from detent.spi.schedules import HOLD
 from detent.stores.sqlite.columns import (
@@ -158,7 +158,8 @@ class _Writing:
         own = [each.job.id for each in batch.slots if each.job is not None]
         if batch.overlap is Overlap.ALLOW or not own:
             return Resolution()
-        rows = self._session.table(sql("overlapping_jobs"), batch.name, packed(own), LOOKED_AT)
+        limit = looked_at(batch.overlap)
+        rows = self._session.table(sql("overlapping_jobs"), batch.name, packed(own), limit)
         live = [
             LiveJob(uuid(job), bool(runs), uuid(waits_for) if waits_for else None)
             for job, runs, waits_for in rows

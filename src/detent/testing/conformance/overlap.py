@@ -12,7 +12,7 @@ from detent.model.schedule import Overlap, SlotState
 from detent.model.state import State, Verb
 from detent.spi.store import Change, Store
 from detent.testing.conformance.builders import HOUR, canceled, settlement
-from detent.testing.conformance.slots import NAME, clockwork
+from detent.testing.conformance.slots import NAME, Clockwork, clockwork
 from detent.testing.conformance.steps import (
     Held,
     claimed,
@@ -26,6 +26,8 @@ from detent.testing.conformance.steps import (
 
 NO_TIME = timedelta(0)
 WAITING_KINDS = (Overlap.QUEUE, Overlap.REPLACE)
+MANY = 130
+"""More than a store looks at in one go."""
 
 
 async def running(store: Store, job: UUID) -> Held:
@@ -39,6 +41,14 @@ async def running(store: Store, job: UUID) -> Held:
 async def ended(store: Store, holding: Held) -> None:
     """Let a job succeed."""
     await settled(store, holding, settlement(holding.claim, State.SUCCEEDED))
+
+
+async def obeys(clock: Clockwork, overlap: Overlap) -> None:
+    """Give a schedule another rule."""
+    changed = replace(clock.info, schedule=replace(clock.info.schedule, overlap=overlap))
+    saved = await clock.store.save_schedule(changed, clock.info.revision)
+    assert saved is not None
+    clock.info = saved
 
 
 class OverlapConformance:
@@ -137,6 +147,27 @@ class OverlapConformance:
         assert last is not None
         assert await states_of(store, [first, last]) == ["canceled", "pending"]
 
+    async def test_however_many_are_replaced(self, store: Store) -> None:
+        """A backfill queues what it fires, and then the next slot comes."""
+        clock = await clockwork(store, Overlap.QUEUE)
+        first, *others = [job for job in await clock.fire(MANY) if job is not None]
+        await running(store, first)
+        await obeys(clock, Overlap.REPLACE)
+        last = await clock.fire_one()
+        assert (await info(store, first)).cancel_requested
+        assert set(await states_of(store, others)) == {State.CANCELED}
+        assert await states_of(store, [first, last]) == ["running", "waiting"]
+
+    async def test_a_slot_is_skipped_for_one_that_outlives_many_others(self, store: Store) -> None:
+        clock = await clockwork(store, Overlap.QUEUE)
+        first, *others = [job for job in await clock.fire(MANY) if job is not None]
+        for job in reversed(others):
+            await store.control_job(Verb.CANCEL, job, Change())
+        await obeys(clock, Overlap.SKIP)
+        assert await clock.fire() == [None]
+        await ended(store, await running(store, first))
+        assert await clock.fire() != [None]
+
     @pytest.mark.parametrize("overlap", WAITING_KINDS)
     async def test_who_waits_is_woken_by_every_end(self, store: Store, overlap: Overlap) -> None:
         clock = await clockwork(store, overlap)
@@ -162,10 +193,7 @@ class OverlapConformance:
         """They were fired while overlap was allowed: nobody would hear of their end."""
         clock = await clockwork(store, Overlap.ALLOW)
         first = await clock.fire_one()
-        changed = replace(clock.info, schedule=replace(clock.info.schedule, overlap=overlap))
-        changed_info = await store.save_schedule(changed, clock.info.revision)
-        assert changed_info is not None
-        clock.info = changed_info
+        await obeys(clock, overlap)
         second = await clock.fire_one()
         assert await states_of(store, [first, second]) == ["pending", "pending"]
 
@@ -224,3 +252,13 @@ class OverlapConformance:
         await store.control_job(Verb.RETRY, first, Change())
         (claim,) = await claimed(store, await joined(store))
         assert claim.hooks & Hook.SLOT
+
+    async def test_a_slot_is_queued_behind_one_that_outlives_many_others(
+        self, store: Store
+    ) -> None:
+        clock = await clockwork(store, Overlap.QUEUE)
+        first, *others = [job for job in await clock.fire(MANY) if job is not None]
+        for job in reversed(others):
+            await store.control_job(Verb.CANCEL, job, Change())
+        last = await clock.fire_one()
+        assert await states_of(store, [first, last]) == ["pending", "waiting"]
