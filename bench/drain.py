@@ -39,12 +39,11 @@ class Drains:
         extra: Mapping[str, str] | None = None,
         prepare: Callable[[], Awaitable[None]] | None = None,
         fill: Mapping[str, str] | None = None,
-        times: int = 1,
     ) -> Measured:
-        """Fill a fresh store with `times` as many jobs as usual, and let nodes empty it."""
+        """Fill a fresh store, and let nodes empty it."""
         options, server = self.harness.options, self.harness.server
         start_up = await self.start_up_cpu(subject)
-        jobs = times * min(options.jobs, subject.drain_jobs or options.jobs)
+        jobs = min(options.jobs, subject.drain_jobs or options.jobs)
         database = await self.harness.database(subject)
         if prepare is not None:
             await prepare()

@@ -56,7 +56,7 @@ class Harness:
         **arguments: Any,
     ) -> dict[str, Any]:
         """Run one command of `bench.subject` in the subject's environment."""
-        argv = [self.interpreters[subject.name], "-m", "bench.subject", subject.module, command]
+        argv = [self.interpreter(subject), "-m", "bench.subject", subject.module, command]
         environment = self.environment(database or subject.database, extra)
         code, out, error = await output_of([*argv, json.dumps(arguments)], environment, STEP_WITHIN)
         if code:
@@ -70,8 +70,11 @@ class Harness:
     ) -> AbstractAsyncContextManager[Nodes]:
         rest = subject.node or ("-m", "bench.subject", subject.module, "node")
         environment = self.environment(subject.database, extra) | {RUN: str(run.folder)}
-        argv = [self.interpreters[subject.name], *rest]
+        argv = [self.interpreter(subject), *rest]
         return start_nodes(argv, count, environment, run.folder)
+
+    def interpreter(self, subject: Subject) -> str:
+        return sys.executable if subject.is_ours else self.interpreters[subject.name]
 
     def environment(self, database: str, extra: Mapping[str, str] | None = None) -> dict[str, str]:
         url = self.server.url(database)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 from bench.claim import WARM_UP, server_ms
-from bench.drain import Drains
 from bench.harness import Harness, Measured
 from bench.results import percentile
 from bench.subjects import DETENT, Subject
+from bench.turns import Contestant, compete
 
 SECTION = "limits"
 LIMITED = "a limit that does not bind"
@@ -18,14 +19,12 @@ BLOCKED = "claims beside a blocked key"
 TASK = "BENCH_TASK"
 KEYS = 50
 BACKLOG = 100_000
-LONGER = 3
+LONGER = 6
 
 
 async def run(harness: Harness) -> None:
-    drains = Drains(harness)
-
     async def limited(_subject: Subject, _case: str) -> Measured:
-        return await _limited(drains)
+        return await _limited(harness)
 
     async def blocked(_subject: Subject, _case: str) -> Measured:
         return await _blocked(harness)
@@ -34,20 +33,18 @@ async def run(harness: Harness) -> None:
     await harness.rounds(SECTION, [BLOCKED], [DETENT], blocked, count=1)
 
 
-async def _limited(drains: Drains) -> Measured:
-    """Drain without the limit, twice with it, and without again: a machine that gets slower or
-    faster meanwhile does so for both.
+async def _limited(harness: Harness) -> Measured:
+    """Drain without and with the limit, in turns.
 
     For longer than in other sections: what is compared is throughput, not the first moments of a
     node, in which its driver looks up the types of each statement.
     """
-    before, _ = await drains.measure(DETENT, 1, times=LONGER)
-    first, foreign = await drains.measure(DETENT, 1, fill={TASK: "limited"}, times=LONGER)
-    second, more_foreign = await drains.measure(DETENT, 1, fill={TASK: "limited"}, times=LONGER)
-    after, _ = await drains.measure(DETENT, 1, times=LONGER)
-    values = {name: (first[name] + second[name]) / 2 for name in first}
-    values["of_unlimited"] = (first["rate"] + second["rate"]) / (before["rate"] + after["rate"])
-    return values, max(foreign, more_foreign)
+    without = Contestant(DETENT, {})
+    within = Contestant(replace(DETENT, name="limited"), {TASK: "limited"})
+    foreign = await compete(harness, [without, within], LONGER * harness.options.jobs)
+    values = within.values()
+    values |= {f"unlimited_{name}": value for name, value in without.values().items()}
+    return values | {"of_unlimited": within.rate / without.rate}, foreign
 
 
 async def _blocked(harness: Harness) -> Measured:

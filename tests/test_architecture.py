@@ -46,9 +46,10 @@ BROAD_EXCEPT = (
 )
 
 #: SQLite has one writer at a time, so nothing changes between two statements, and no server, so
-#: there are no sessions that outlive a process. What it finds first is a step of lost_claims, and
-#: its inserts look for known ids themselves.
+#: there are no sessions that outlive a process. What it finds first is a step of lost_claims, its
+#: inserts look for known ids themselves, and its claims through gates are wide anyway.
 NEEDS_NONE = {
+    "claim_wide": ("sqlite",),
     "displace_jobs": ("sqlite",),
     "end_sessions": ("sqlite",),
     "find_lost": ("sqlite",),

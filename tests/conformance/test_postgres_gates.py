@@ -4,12 +4,14 @@ import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
+import asyncpg
 import pytest
 
 from detent.model.gates import Gate, written
-from detent.model.job import Claim, lane_of
+from detent.model.job import Claim, Hook, lane_of
 from detent.model.limits import Limit
 from detent.spi.limits import GatedAnswer, GatedRequest
 from detent.spi.scans import LaneScan
@@ -51,6 +53,20 @@ async def ended(store: PostgresStore, node: UUID, claims: Sequence[Claim]) -> No
     assert len(done) == len(claims)
 
 
+def statements_of(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list to which the names of claiming statements are added as they are used."""
+    used: list[str] = []
+    fetch = store.database.fetch
+
+    async def noted(name: str, *arguments: Any) -> Any:
+        if name.startswith("claim_"):
+            used.append(name)
+        return await fetch(name, *arguments)
+
+    monkeypatch.setattr(store.database, "fetch", noted)
+    return used
+
+
 async def test_claims_of_another_process_count(stores: list[PostgresStore]) -> None:
     one, other = stores
     await one.declare_limits([Limit(SMTP.name, 250)])
@@ -85,6 +101,69 @@ async def test_a_lane_that_gave_many_may_be_empty(stores: list[PostgresStore]) -
     answer = await asked(store, node, MANY, LIGHT_LANE)
     assert answer.claims == []
     assert answer.lanes[0].due_in is None
+
+
+async def test_a_wide_claim_is_like_any_other(
+    stores: list[PostgresStore], emptied_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, _ = stores
+    used = statements_of(store, monkeypatch)
+    await store.declare_limits([Limit(SMTP.name, 10_000), Limit("queue:default", 10_000)])
+    jobs = [new_job(priority=priority)._replace(lane=HEAVY_LANE) for priority in [1, 4, 2] * 90]
+    await store.enqueue_jobs(jobs)
+    node = await joined(store)
+    answers = [await asked(store, node, MANY, HEAVY_LANE) for _ in range(2)]
+    assert used == ["claim_gated", "claim_wide"]
+    told = [(each.taken, each.blocked_by) for answer in answers for each in answer.lanes]
+    assert told == [(MANY, None)] * 2
+    heads = [each.head for answer in answers for each in answer.lanes]
+    assert [head and head.priority for head in heads] == [4, 1]
+    assert all(head is not None and 0 <= head.waited < 60 for head in heads)
+    order = [claim.id for answer in answers for claim in answer.claims]
+    assert order == [job.id for job in sorted(jobs, key=lambda job: -job.priority)][: 2 * MANY]
+    connection = await asyncpg.connect(emptied_postgres_url)
+    try:
+        rows = await connection.fetch(
+            """
+            SELECT DISTINCT fence, resource_gate, task_gate, queue_gate, weight, hooks, lane, node
+            FROM detent.detent_running ORDER BY fence
+            """
+        )
+    finally:
+        await connection.close()
+    (_, *first), (_, *second) = rows
+    assert first == second
+    resource, task, queue, weight, hooks, *_ = first
+    assert None not in {resource, queue}
+    assert (task, weight, hooks) == (None, HEAVY.weight, Hook.LIMIT)
+
+
+@pytest.mark.parametrize("least", [0, 3])
+async def test_what_is_not_urgent_enough_is_not_in_a_wide_claim(
+    stores: list[PostgresStore], monkeypatch: pytest.MonkeyPatch, least: int
+) -> None:
+    store, _ = stores
+    await store.declare_limits([Limit(SMTP.name, 10_000)])
+    jobs = [
+        new_job(priority=priority)._replace(lane=LIGHT_LANE) for priority in [4] * 150 + [2] * 50
+    ]
+    await store.enqueue_jobs(jobs)
+    node = await joined(store)
+    assert len((await asked(store, node, MANY, LIGHT_LANE)).claims) == MANY
+    used = statements_of(store, monkeypatch)
+    answer = await store.claim_gated(
+        GatedRequest(
+            node,
+            [LaneScan(LIGHT_LANE, "default", MANY)],
+            [MANY],
+            [least],
+            MANY,
+            timedelta(0),
+            8_192,
+        )
+    )
+    assert used == ["claim_gated" if least else "claim_wide"]
+    assert len(answer.claims) == (50 if least else MANY)
 
 
 @pytest.mark.parametrize("seed", range(4))

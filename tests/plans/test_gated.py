@@ -101,3 +101,32 @@ async def test_what_is_behind_is_not_walked(postgres_url: str, least: int) -> No
     assert answer.lanes[0].head is not None
     assert answer.lanes[0].head.priority == 2
     assert pages < 1_000, f"{pages} pages of a dozen claims"
+
+
+@pytest.mark.slow
+async def test_a_wide_claim_walks_what_it_takes(postgres_url: str) -> None:
+    store = PostgresStore(postgres_url, pool_size=1)
+    await store.open()
+    connection = await asyncpg.connect(postgres_url)
+    lane, claims = "default~resource:smtp", 12
+    try:
+        node = uuid4()
+        await store.join(NodeIdentity(node, "n", "h", 1, "0", {}), timedelta(hours=1))
+        await store.declare_limits([Limit("resource:smtp", 100_000)])
+        await store.enqueue_jobs([new_job()._replace(lane=lane) for _ in range(5_000)])
+        await connection.execute("ANALYZE detent.detent_ready")
+        await store.close()
+        await store.open()
+        before = await counted(connection, PAGES), await counted(connection, SEQUENTIAL)
+        taken = [
+            len((await store.claim_gated(request(node, [lane]))).claims) for _ in range(claims)
+        ]
+        await store.close()  # what it has counted is told when its sessions end
+        after = await counted(connection, PAGES), await counted(connection, SEQUENTIAL)
+    finally:
+        await store.close()
+        await connection.close()
+    assert taken == [100] * claims
+    assert after[1] == before[1], "the whole table was read"
+    # Of each job some pages of indexes and tables; with all that wait it would be forty more.
+    assert (after[0] - before[0]) / sum(taken) < 20

@@ -59,9 +59,9 @@ class Limiting:
         lanes, queues, rooms, due_at, ids = scan_columns(request.scans)
         gates = gates_asked(self.database.address.schema, request.scans)
         memory = gate_memory(self.database)
-        many = memory.expects_many(request.scans)
+        is_wide = memory.expects_many(request.scans) and request.least[0] <= 0
         rows = await self.database.fetch(
-            "claim_gated",
+            "claim_wide" if is_wide else "claim_gated",
             request.node,
             lanes,
             queues,
@@ -73,36 +73,35 @@ class Limiting:
             ids,
             *gates,
             *memory.of(gates),
-            many,
+            is_wide,
             request.limit,
             request.boost_interval.total_seconds(),
             request.inline_args,
         )
-        told, floors, mosts, server = json.loads(rows.pop()["args"])
+        told, floors, mosts, server, *now = json.loads(rows.pop()["args"])
         if told is None:
             return GatedAnswer([], [])
         claims = [Claim._make(row) for row in rows]
         memory.learn(gates, floors, mosts, server, claims[0].fence if claims else None)
         memory.took(request.scans, len(claims))
-        return GatedAnswer(
-            claims,
-            [
-                LaneAnswer(
-                    lane,
-                    # Of those that were let in somebody else may hold some: they come next.
-                    len(claims) if many else taken,
-                    gate,
-                    wait,
-                    None if due is None else max(due, 0.0),
-                    _head(priority, waited),
-                    weight,
-                    keeps,
-                )
-                for lane, (taken, gate, wait, due, priority, waited, weight, keeps) in zip(
-                    lanes, told, strict=True
-                )
-            ],
-        )
+        answers = [
+            LaneAnswer(
+                lane,
+                taken,
+                gate,
+                wait,
+                None if due is None else max(due, 0.0),
+                _head(priority, waited),
+                weight,
+                keeps,
+            )
+            for lane, (taken, gate, wait, due, priority, waited, weight, keeps) in zip(
+                lanes, told, strict=True
+            )
+        ]
+        if is_wide:
+            answers = [_of_wide(answers[0], claims, now[0])]
+        return GatedAnswer(claims, answers)
 
     async def gated_lanes(
         self, queues: Sequence[str], after: str, limit: int, boost_interval: timedelta
@@ -139,6 +138,18 @@ class Limiting:
 
 def _head(priority: int | None, waited: float | None) -> Head | None:
     return None if priority is None or waited is None else Head(priority, waited)
+
+
+def _of_wide(told: LaneAnswer, claims: Sequence[Claim], now: float) -> LaneAnswer:
+    """Return what a wide claim tells of its lane.
+
+    Of those that were let in somebody else may hold some: they come next. What is left was not
+    looked at; it is no more urgent than the last that was taken.
+    """
+    head = told.head
+    if head is None and claims and told.due_in == 0:
+        head = Head(claims[-1].priority, now - claims[-1].due_at.timestamp())
+    return told._replace(taken=len(claims), head=head)
 
 
 def _columns(limit: Limit) -> tuple[Any, ...]:

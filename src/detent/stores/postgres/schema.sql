@@ -783,7 +783,8 @@ BEGIN
                     )
                     AND ready.due_at <= now
                 ORDER BY ready.due_at, ready.id
-                LIMIT 1
+                -- Of many the last one that is taken tells how urgent the rest is.
+                LIMIT CASE WHEN many_ THEN 0 ELSE 1 END
             ) AS head
             ORDER BY
                 level.priority + CASE WHEN boost_ > 0 THEN
