@@ -173,6 +173,9 @@ async def grip(ctx: JobContext, path: str, seconds: float) -> str:
     if len(Execution.read_all(Path(path))) == 1:
         # PyDLL, unlike CDLL, does not let go of the interpreter's lock meanwhile.
         ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))
+        # Which thread goes on first is the system's choice. A job that was over before the one that
+        # looks on had its turn could not be named; most have something to do with what they got.
+        time.sleep(0.2)  # noqa: ASYNC251  it is to have the loop
     return f"by {ctx.fence}"
 
 

@@ -84,7 +84,8 @@ class Watchdog(Service):
             self.bus.emit(LoopBlocked(culprit.node_id, silent, claim.id, claim.task, self._stack()))
 
     def _tell_of_all(self, held_up: float) -> None:
-        # Whoever held up everybody has only just let go: the others were waiting for that.
+        # Whoever held up everybody has only just let go: the others were waiting for that. One that
+        # is over in the same moment may not be seen.
         culprit = self._culprit()
         tasks = list(dict.fromkeys(each.claim.task for each in self._dispatcher.executing()))
         if culprit is None:
