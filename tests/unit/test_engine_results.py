@@ -124,6 +124,55 @@ async def test_a_thousand_waiters_ask_together_and_none_is_forgotten() -> None:
     assert stage.line.count("get_jobs") < 30, "that they are still there is asked now and then"
 
 
+def looked_up(stage: Stage) -> int:
+    """Return how many jobs were looked for by those who wait for results."""
+    return sum(len(call.args[0]) for call in stage.line.calls if call.statement == "ended")
+
+
+@pytest.mark.parametrize("waiters", [10, 2_000, 6_000])
+def test_what_others_wait_for_is_not_looked_up_more_often_since_one_waits(waiters: int) -> None:
+    @in_virtual_time
+    async def test() -> None:
+        stage = Stage()
+
+        @stage.app.task
+        async def work(seconds: float) -> None:
+            await asyncio.sleep(seconds)
+
+        long = await stage.app.enqueue_many([work.bind(1_000.0)] * waiters)
+        async with stage.node(concurrency=waiters + 100):
+            waiting = [asyncio.ensure_future(job.result()) for job in long]
+            await asyncio.sleep(60)
+            before = looked_up(stage)
+            for _ in range(100):
+                began = stage.now
+                await (await work.enqueue(0.05)).result(timeout=5)
+                assert stage.now - began < 0.05 * 1.6 + 0.02
+            passed = stage.now - 60
+            assert looked_up(stage) - before < 100 * 30 + passed * 4_500
+            for waiter in waiting:
+                waiter.cancel()
+
+    test()
+
+
+@in_virtual_time
+async def test_results_of_a_drain_come_at_once_although_thousands_wait() -> None:
+    stage = Stage()
+
+    @stage.app.task
+    async def work() -> None:
+        await asyncio.sleep(0.1)
+
+    jobs = await stage.app.enqueue_many([work.bind() for _ in range(6_000)])
+
+    async with stage.node(concurrency=100):
+        await asyncio.gather(*(job.result() for job in jobs))
+        ends = 6_000 / 100 * 0.1
+        assert stage.now < ends + 1.0
+    assert looked_up(stage) < 6_000 * 30
+
+
 @in_virtual_time
 async def test_nobody_waits_for_a_job_that_is_gone() -> None:
     stage = Stage()
