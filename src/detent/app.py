@@ -108,7 +108,11 @@ class App(Observed, Scheduled, Protected, Guarded, Limited, Provided, Clustered)
     def store(self) -> Store:
         """The store."""
         if self._store is None:
-            self._store, self._notifier = open_store(self.config, self._notifier)
+            with self._first_use.lock:
+                if self._store is None:
+                    # In this order: a thread that sees the store relies on its notifier.
+                    store, self._notifier = open_store(self.config, self._notifier)
+                    self._store = store
         return self._store
 
     @property
@@ -120,7 +124,9 @@ class App(Observed, Scheduled, Protected, Guarded, Limited, Provided, Clustered)
     def jobs(self) -> Jobs:
         """All jobs: look, wait, cancel, pause, retry."""
         if self._jobs is None:
-            self._jobs = Jobs(self.store, self.store, self._codec, self._protection)
+            with self._first_use.lock:
+                if self._jobs is None:
+                    self._jobs = Jobs(self.store, self.store, self._codec, self._protection)
         return self._jobs
 
     @property
@@ -138,24 +144,29 @@ class App(Observed, Scheduled, Protected, Guarded, Limited, Provided, Clustered)
     def client(self) -> Client:
         """What enqueues."""
         if self._client is None:
-            store = self.store
-            self._client = Client(
-                store=store,
-                notifier=self._notifier,
-                registry=self.tasks,
-                codec=self._codec,
-                limits=self.config.limits,
-                runtime=self._runtime,
-                jobs=self.jobs,
-                triggers=TRIGGERS[self.config.wakeup.triggers],
-                enqueuing=self._enqueuing,
-                listeners=self._listeners,
-                sinks=self._sinks_of,
-                protection=self._protection,
-                declarations=self._limit_declarations,
-                fair_queues=self._fair_queues,
-            )
+            with self._first_use.lock:
+                if self._client is None:
+                    self._client = self._make_client()
         return self._client
+
+    def _make_client(self) -> Client:
+        store = self.store
+        return Client(
+            store=store,
+            notifier=self._notifier,
+            registry=self.tasks,
+            codec=self._codec,
+            limits=self.config.limits,
+            runtime=self._runtime,
+            jobs=self.jobs,
+            triggers=TRIGGERS[self.config.wakeup.triggers],
+            enqueuing=self._enqueuing,
+            listeners=self._listeners,
+            sinks=self._sinks_of,
+            protection=self._protection,
+            declarations=self._limit_declarations,
+            fair_queues=self._fair_queues,
+        )
 
     # Declaring
 

@@ -1,7 +1,5 @@
 """Enqueues jobs: turns calls into rows (pure), and hands them to the store."""
 
-import asyncio
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -14,6 +12,7 @@ from detent.events import JobEnqueued
 from detent.fair_queues import FairQueue, gates_of_call
 from detent.handle import Job
 from detent.jobs import Jobs
+from detent.lazy import PerLoop
 from detent.limits import Declarations
 from detent.listeners import Listeners
 from detent.model.announce import Trigger, every_job
@@ -79,7 +78,7 @@ class Client:
         self._declarations = declarations
         self._fair_queues = {} if fair_queues is None else fair_queues
         self._plain_rows: dict[Task[..., Any], tuple[tuple[Any, ...], tuple[Any, ...]]] = {}
-        self._coalescers: dict[tuple[int, int], Coalescer] = {}
+        self._coalescers = PerLoop(lambda: Coalescer(store.enqueue_jobs))
 
     async def enqueue(self, call: BoundCall[R]) -> Job[R]:
         """Store one job; return when it is durable."""
@@ -92,7 +91,7 @@ class Client:
         if call.task.options_declared.limits is not None and self._declarations is not None:
             # Not beside a caller's transaction, which may lock us out; nodes make sure as well.
             await surely(self._declarations.make_sure)
-        coalescer = self._coalescer()
+        coalescer = self._coalescers.here()
         if keys is None:
             await coalescer.enqueue((job,))
             placed = Placed(job.id, created=True)
@@ -133,7 +132,7 @@ class Client:
             else:
                 await surely(self._store.enqueue_jobs, chunk)
                 self.announce(chunk)
-        coalescer = self._coalescer()
+        coalescer = self._coalescers.here()
         if within is None and not coalescer.announced:
             await self._see_off(coalescer)
         return self._handles(calls, jobs)
@@ -332,19 +331,10 @@ class Client:
         if self._notifier is not None:
             await self._notifier.flush()
 
-    def _coalescer(self) -> Coalescer:
-        loop = asyncio.get_running_loop()
-        key = (os.getpid(), id(loop))
-        found = self._coalescers.get(key)
-        if found is None or found.loop is not loop:
-            found = self._coalescers[key] = Coalescer(self._store.enqueue_jobs)
-        return found
-
     async def close(self) -> None:
         """Wait until what is on its way is stored, and nodes have been told."""
-        loop = asyncio.get_running_loop()
-        found = self._coalescers.pop((os.getpid(), id(loop)), None)
-        if found is not None and found.loop is loop:
+        found = self._coalescers.take()
+        if found is not None:
             await found.flushed()
         if self._notifier is not None:
             await self._notifier.flush()

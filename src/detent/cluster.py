@@ -23,16 +23,21 @@ class Clustered(Foundation):
     def locks(self) -> Locks:
         """All locks: look, take away."""
         if self._locks is None:
-            store = self.store
-            self._locks = Locks(
-                store,
-                self._notifier,
-                runtime=self._runtime,
-                bus=self.bus,
-                call=self._call,
-                protection=self._protection,
-            )
+            with self._first_use.lock:
+                if self._locks is None:
+                    self._locks = self._make_locks()
         return self._locks
+
+    def _make_locks(self) -> Locks:
+        store = self.store
+        return Locks(
+            store,
+            self._notifier,
+            runtime=self._runtime,
+            bus=self.bus,
+            call=self._call,
+            protection=self._protection,
+        )
 
     def lock(
         self,
@@ -52,16 +57,21 @@ class Clustered(Foundation):
     def leaders(self) -> Leaders:
         """All leaders: look, and lead a role oneself."""
         if self._leaders is None:
-            store = self.store
-            self._leaders = Leaders(
-                store,
-                self._notifier,
-                runtime=self._runtime,
-                fence=self._fence,
-                lease=self.config.cluster.leader_lease,
-                protection=self._protection,
-            )
+            with self._first_use.lock:
+                if self._leaders is None:
+                    self._leaders = self._make_leaders()
         return self._leaders
+
+    def _make_leaders(self) -> Leaders:
+        store = self.store
+        return Leaders(
+            store,
+            self._notifier,
+            runtime=self._runtime,
+            fence=self._fence,
+            lease=self.config.cluster.leader_lease,
+            protection=self._protection,
+        )
 
     @property
     def daemons(self) -> Daemons:

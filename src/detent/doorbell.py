@@ -1,11 +1,11 @@
 """Rings when a lock is released: without it everybody who waits for one would only poll."""
 
 import asyncio
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
+from detent.lazy import PerLoop
 from detent.spi.notifier import Heard, LockHint, Notifier, Silence
 
 # Listening goes on for so long after the last one waited: he may come again.
@@ -77,21 +77,14 @@ class Doorbells:
     """One for each process and event loop."""
 
     def __init__(self, notifier: Notifier) -> None:
-        self._notifier = notifier
-        self._bells: dict[tuple[int, int], Doorbell] = {}
+        self._bells = PerLoop(lambda: Doorbell(notifier))
 
     def here(self) -> Doorbell:
         """Return the one of this process and event loop."""
-        loop = asyncio.get_running_loop()
-        key = (os.getpid(), id(loop))
-        found = self._bells.get(key)
-        if found is None or found.loop is not loop:
-            self._bells = {k: b for k, b in self._bells.items() if not b.loop.is_closed()}
-            found = self._bells[key] = Doorbell(self._notifier)
-        return found
+        return self._bells.here()
 
     async def close(self) -> None:
         """Close the one of this process and event loop."""
-        found = self._bells.pop((os.getpid(), id(asyncio.get_running_loop())), None)
-        if found is not None and found.loop is asyncio.get_running_loop():
+        found = self._bells.take()
+        if found is not None:
             await found.close()

@@ -8,6 +8,7 @@ from detent.client import Client
 from detent.config import Config
 from detent.events import Bus
 from detent.jobs import Jobs
+from detent.lazy import FirstUse
 from detent.protection import Protection
 from detent.spi.codec import Codec
 from detent.spi.notifier import Notifier
@@ -28,6 +29,10 @@ class Foundation(ABC):
     _client: Client | None
     _call: Callable[..., Any]
     """What runs a coroutine for blocking code."""
+
+    def __init__(self) -> None:
+        self._first_use = FirstUse()
+        """Under its lock each lazy part is made: the first calls may come from many threads."""
 
     @property
     @abstractmethod

@@ -116,10 +116,16 @@ class Guarded(Foundation):
     def rate_limiter(self) -> RateLimiter:
         """Return what answers "may I, now?", as `[rate_limit]` says; it serves one event loop."""
         if self._limiter is None:
-            strict = StrictLimiter(self.store)
-            is_strict = self.config.rate_limit.mode == STRICT
-            self._limiter = strict if is_strict else HybridLimiter(strict, self._runtime.monotonic)
+            with self._first_use.lock:
+                if self._limiter is None:
+                    self._limiter = self._make_limiter()
         return self._limiter
+
+    def _make_limiter(self) -> RateLimiter:
+        strict = StrictLimiter(self.store)
+        if self.config.rate_limit.mode == STRICT:
+            return strict
+        return HybridLimiter(strict, self._runtime.monotonic)
 
     # What a node is made from
 

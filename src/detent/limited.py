@@ -140,9 +140,11 @@ class Limited(Foundation):
     @property
     def _limit_declarations(self) -> Declarations:
         if self._declarations is None:
-            self._declarations = Declarations(
-                self.store,
-                self._all_limits,
-                lambda: len(self.tasks) + len(self._declared_limits),
-            )
+            with self._first_use.lock:
+                if self._declarations is None:
+                    self._declarations = Declarations(
+                        self.store,
+                        self._all_limits,
+                        lambda: len(self.tasks) + len(self._declared_limits),
+                    )
         return self._declarations

@@ -9,7 +9,6 @@ import asyncio
 import atexit
 import contextvars
 import inspect
-import os
 import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -18,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from detent.events import Bus, HookFailed, ListenerOverflow
+from detent.lazy import PerLoop
 from detent.model.failure import describe
 from detent.spi.runtime import Runtime
 from detent.spi.sinks import Outlet
@@ -41,7 +41,7 @@ class Listeners:
         self._bus = bus
         self._buffer = buffer
         self._patience = patience
-        self._feeds: dict[tuple[int, int, int], Feed] = {}
+        self._feeds: PerLoop[dict[int, Feed]] = PerLoop(dict)
         self.by_type: dict[type, list[Listen]] = {}
         """Empty as long as nobody listens: so that asking is cheap."""
 
@@ -65,13 +65,10 @@ class Listeners:
         self.publish(event)
 
     def _feed(self, listener: Listen) -> "Feed":
-        loop = asyncio.get_running_loop()
-        key = (os.getpid(), id(loop), id(listener))
-        found = self._feeds.get(key)
-        if found is None or found.loop is not loop:
-            feeds = self._feeds.items()
-            self._feeds = {key: feed for key, feed in feeds if not feed.loop.is_closed()}
-            found = self._feeds[key] = Feed(self._runtime, self._bus, listener, self._buffer)
+        feeds = self._feeds.here()
+        found = feeds.get(id(listener))
+        if found is None:
+            found = feeds[id(listener)] = Feed(self._runtime, self._bus, listener, self._buffer)
             _with_feeds.add(self)
         return found
 
@@ -96,15 +93,15 @@ class Listeners:
 
     def tell_the_last(self) -> None:
         """Wait for the loop behind blocking code, which nobody closes; the program ends."""
-        feeds = [feed for (pid, *_), feed in self._feeds.items() if pid == os.getpid()]
-        for loop in {feed.loop: None for feed in feeds if feed.task and feed.loop.is_running()}:
+        for loop, feeds in self._feeds.all_here():
+            if not loop.is_running() or not any(feed.task for feed in list(feeds.values())):
+                continue
             told = asyncio.run_coroutine_threadsafe(self.drain(self._patience), loop)
             with suppress(TimeoutError):
                 told.result(self._patience)
 
     def _here(self) -> "list[Feed]":
-        loop = asyncio.get_running_loop()
-        return [feed for feed in self._feeds.values() if feed.loop is loop]
+        return list(self._feeds.here().values())
 
 
 _with_feeds: Final[weakref.WeakSet[Listeners]] = weakref.WeakSet()

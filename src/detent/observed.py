@@ -91,9 +91,13 @@ class Observed(Foundation):
     @property
     def _listeners(self) -> Listeners:
         if self._made_listeners is None:
-            events = self.config.events
-            patience = events.drain_timeout.total_seconds()
-            self._made_listeners = Listeners(self._runtime, self.bus, events.buffer, patience)
+            with self._first_use.lock:
+                if self._made_listeners is None:
+                    events = self.config.events
+                    patience = events.drain_timeout.total_seconds()
+                    self._made_listeners = Listeners(
+                        self._runtime, self.bus, events.buffer, patience
+                    )
         return self._made_listeners
 
     def listener(self, *events: type) -> Callable[[Function], Function]:
@@ -177,9 +181,11 @@ class Observed(Foundation):
     def alerts(self) -> Alerts:
         """Dead-letter alerts: whom to tell, look, acknowledge."""
         if self._made_alerts is None:
-            self._made_alerts = Alerts(
-                lambda: self.store, self._runtime, self.bus, self._protection
-            )
+            with self._first_use.lock:
+                if self._made_alerts is None:
+                    self._made_alerts = Alerts(
+                        lambda: self.store, self._runtime, self.bus, self._protection
+                    )
         return self._made_alerts
 
     def _audience(self) -> Audience:

@@ -79,15 +79,20 @@ class Protected(Foundation):
     def _protection(self) -> Protection:
         """What new and known jobs pass through; made when the settings are known."""
         if self._made_protection is None:
-            encryption = self.config.encryption
-            sealing = open_sealing(encryption, self._runtime) if encryption.keys else None
-            made = Protection(self.config.limits, self._views(sealing))
-            made.sealing = sealing
-            made.everything = encryption.enabled
-            made.active = sealing is not None or encryption.enabled
-            made.call = self._call
-            self._made_protection = made
+            with self._first_use.lock:
+                if self._made_protection is None:
+                    self._made_protection = self._make_protection()
         return self._made_protection
+
+    def _make_protection(self) -> Protection:
+        encryption = self.config.encryption
+        sealing = open_sealing(encryption, self._runtime) if encryption.keys else None
+        made = Protection(self.config.limits, self._views(sealing))
+        made.sealing = sealing
+        made.everything = encryption.enabled
+        made.active = sealing is not None or encryption.enabled
+        made.call = self._call
+        return made
 
     def _views(self, sealing: Sealing | None) -> Views:
         return Views(sealing, read_redaction(self.config.redaction))

@@ -1,9 +1,7 @@
 """Gives tasks what they depend on: an app's providers, what overrides them, and what they made."""
 
-import asyncio
 import functools
 import inspect
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from typing import Any, Final, Protocol
@@ -11,6 +9,7 @@ from typing import Any, Final, Protocol
 from detent.context import JobContext, running_port
 from detent.depends import Scope
 from detent.errors import ConfigError
+from detent.lazy import PerLoop
 from detent.lifetimes import Kit, Lifetime, Spawn, bound_to_loop, heard_out, make_here
 from detent.recipes import Recipe, Recipes
 from detent.signature import Signature
@@ -91,7 +90,7 @@ class Providers:
         self._spawn = spawn
         self._recipes = Recipes()
         self._plans: dict[str, Plan] = {}
-        self._lifetimes: dict[tuple[int, int], tuple[Any, Lifetime]] = {}
+        self._lifetimes = PerLoop(lambda: Lifetime(spawn))
         self._resolver: tuple[Resolver, Scope] | None = None
 
     # Declaring
@@ -173,12 +172,7 @@ class Providers:
 
     def app_lifetime(self) -> Lifetime:
         """Return what lives as long as the app, on this event loop."""
-        loop = asyncio.get_running_loop()
-        key = (os.getpid(), id(loop))
-        known = self._lifetimes.get(key)
-        if known is None or known[0] is not loop:
-            known = self._lifetimes[key] = (loop, Lifetime(self._spawn))
-        return known[1]
+        return self._lifetimes.here()
 
     def new_lifetime(self) -> Lifetime:
         """Return a place for what lives as long as a node, or less."""
@@ -186,9 +180,8 @@ class Providers:
 
     async def close(self) -> list[tuple[str, BaseException]]:
         """Close what lives as long as the app, on this event loop; return what went wrong."""
-        loop = asyncio.get_running_loop()
-        known = self._lifetimes.pop((os.getpid(), id(loop)), None)
-        return [] if known is None or known[0] is not loop else await known[1].close()
+        lifetime = self._lifetimes.take()
+        return [] if lifetime is None else await lifetime.close()
 
     # Calls by hand
 

@@ -8,6 +8,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from detent.errors import WrongThread
+from detent.lazy import FirstUse
 
 T = TypeVar("T")
 
@@ -16,10 +17,9 @@ class LoopThread:
     """Runs coroutines for blocking code; started when first needed, anew after a fork."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._first_use = FirstUse()
         self._pid = -1
         self._loop: asyncio.AbstractEventLoop | None = None
-        os.register_at_fork(after_in_child=self._forget)
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine and return what it returns."""
@@ -34,7 +34,7 @@ class LoopThread:
         )
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
+        with self._first_use.lock:
             if self._loop is None or self._pid != os.getpid():
                 self._pid = os.getpid()
                 self._loop = _Loop()
@@ -42,10 +42,6 @@ class LoopThread:
                     target=self._loop.run_forever, name="detent-sync", daemon=True
                 ).start()
             return self._loop
-
-    def _forget(self) -> None:
-        self._lock = threading.Lock()
-        self._loop = None
 
 
 class _Loop(asyncio.SelectorEventLoop):

@@ -1,11 +1,11 @@
 """A notifier on any server that carries messages: Redis and NATS differ in little but a client."""
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
+from detent.lazy import PerLoop
 from detent.notifiers.endurance import listen_for_ever
 from detent.notifiers.outbox import Outboxes
 from detent.notifiers.wire import decode, payloads
@@ -41,7 +41,8 @@ class CarriedNotifier:
         self._connect = connect
         self._errors: tuple[type[BaseException], ...] = (*errors, OSError, TimeoutError)
         self._outboxes = Outboxes(self._send, self._send_alone)
-        self._lines: dict[tuple[int, int], tuple[asyncio.AbstractEventLoop, Line]] = {}
+        self._lines: PerLoop[list[Line]] = PerLoop(list)
+        """The line of each loop, if it is connected."""
 
     def publish(self, wakes: Sequence[Wake]) -> None:
         """See `Notifier.publish`."""
@@ -75,7 +76,7 @@ class CarriedNotifier:
             await self._send_by(await self._line(), wakes)
         except asyncio.CancelledError:
             # It is in the middle of something, and nobody else can use it.
-            self._lines.pop(_here(), None)
+            self._lines.take()
             raise
         except self._errors:
             await self._hang_up()
@@ -95,29 +96,20 @@ class CarriedNotifier:
             await line.send(messages)
 
     async def _line(self) -> Line:
-        loop = asyncio.get_running_loop()
-        held = self._lines.get(_here())
-        if held is None or held[0] is not loop:
-            # Those of closed loops and of a parent process are not ours to close: drop them.
-            lines = list(self._lines.items())
-            self._lines = {key: line for key, line in lines if not line[0].is_closed()}
-            held = self._lines[_here()] = (loop, await self._connected())
-        return held[1]
+        held = self._lines.here()
+        if not held:
+            held.append(await self._connected())
+        return held[0]
 
     async def _connected(self) -> Line:
         async with asyncio.timeout(PATIENCE):
             return await self._connect()
 
     async def _hang_up(self) -> None:
-        loop, line = self._lines.pop(_here(), (None, None))
-        if line is not None and loop is asyncio.get_running_loop():
+        for line in self._lines.take() or ():
             await self._close(line)
 
     async def _close(self, line: Line) -> None:
         with suppress(*self._errors):
             async with asyncio.timeout(PATIENCE):
                 await line.close()
-
-
-def _here() -> tuple[int, int]:
-    return os.getpid(), id(asyncio.get_running_loop())

@@ -131,7 +131,8 @@ class Outboxes:
     def _drop_closed(self) -> list[Outbox]:
         # A copy, since loops of other threads come and go.
         closed = [key for key, box in list(self._boxes.items()) if box.loop.is_closed()]
-        return [self._boxes.pop(key) for key in closed]
+        dropped = [self._boxes.pop(key, None) for key in closed]
+        return [box for box in dropped if box is not None]
 
     def flush_at_exit(self, ends_at: float) -> None:
         """Send what is left in this process; loops that run on other threads do it themselves."""

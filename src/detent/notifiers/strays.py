@@ -6,6 +6,7 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
+from detent.lazy import FirstUse
 from detent.notifiers.news import News
 from detent.spi.notifier import Wake
 
@@ -18,18 +19,20 @@ class Strays:
     def __init__(self, send: Send, patience: float) -> None:
         self._send = send
         self._patience = patience
+        self._first_use = FirstUse()
         self._begin()
 
     def _begin(self) -> None:
-        self._process = os.getpid()
         self._lock = threading.Lock()
         self._waiting = News()
         self._thread: threading.Thread | None = None
+        # Last: with it other threads know that the rest belongs to this process.
+        self._process = os.getpid()
 
     def add(self, wakes: Sequence[Wake]) -> None:
         """Send wake-ups soon."""
         if self._process != os.getpid():
-            self._begin()  # a fork has inherited what is its parent's to send
+            self._begin_in_child()
         with self._lock:
             self._waiting.add(wakes)
             if self._thread is not None:
@@ -40,6 +43,12 @@ class Strays:
                 self._thread.start()
             except RuntimeError:  # too late for new threads: it is seen to at the exit
                 self._thread = None
+
+    def _begin_in_child(self) -> None:
+        """Forget what the child of a fork has inherited: it is the parent's to send."""
+        with self._first_use.lock:
+            if self._process != os.getpid():
+                self._begin()
 
     def take(self) -> list[Wake]:
         """Return what was not sent, and keep it no longer."""

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import asyncpg
 
 from detent.errors import ConfigError
+from detent.lazy import PerLoop
 from detent.stores.postgres import pooled
 from detent.stores.postgres.failures import (
     DRIVER_ERRORS,
@@ -137,8 +138,9 @@ class Database:
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        self._pools: dict[tuple[int, int], Pool] = {}
+        self._pools = PerLoop(lambda: Pool(self.connect, address.pool_size))
         self._pooler = address.pooler
+        self._looking = PerLoop(asyncio.Lock)
         self._hosts = Hosts(address.url)
         self._made: dict[int, tuple[int, weakref.ref[Connection]]] = {}
 
@@ -148,14 +150,7 @@ class Database:
 
     def pool(self) -> Pool:
         """Return the pool of this process and event loop."""
-        loop = asyncio.get_running_loop()
-        key = (os.getpid(), id(loop))
-        pool = self._pools.get(key)
-        if pool is None or pool.loop is not loop:
-            # Pools of closed loops and of a parent process are not ours to close: drop them.
-            self._pools = {k: p for k, p in self._pools.items() if not p.loop.is_closed()}
-            pool = self._pools[key] = Pool(self.connect, self.address.pool_size)
-        return pool
+        return self._pools.here()
 
     async def connect(self) -> Connection:
         """Return a new connection, set up for direct access or for a pooler as needed."""
@@ -195,7 +190,15 @@ class Database:
     async def behind_pooler(self) -> bool:
         """Whether sessions are shared with others, so that nothing can be kept in one."""
         if self._pooler is None:
-            self._pooler = await self._find_pooler()
+            # One connection looks for all that are to be opened at first.
+            looking = self._looking.here()
+            async with asyncio.timeout(self.address.timeout.total_seconds()):
+                await looking.acquire()
+            try:
+                if self._pooler is None:
+                    self._pooler = await self._find_pooler()
+            finally:
+                looking.release()
         return self._pooler
 
     async def _find_pooler(self) -> bool:
@@ -290,9 +293,8 @@ class Database:
 
     async def close(self) -> None:
         """Close the pool of this process and event loop."""
-        key = (os.getpid(), id(asyncio.get_running_loop()))
-        pool = self._pools.pop(key, None)
-        if pool is not None and pool.loop is asyncio.get_running_loop():
+        pool = self._pools.take()
+        if pool is not None:
             await pool.close()
 
 

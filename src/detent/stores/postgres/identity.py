@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from weakref import WeakSet
 
 from detent.errors import StoreUnavailable, WrongConnection
+from detent.lazy import FirstUse, PerLoop
 from detent.stores.postgres.database import Database
 from detent.stores.postgres.failures import DRIVER_ERRORS, translate
 from detent.stores.postgres.foreign import Caller
@@ -32,9 +33,9 @@ class Identity(NamedTuple):
     name: str
     address: str
 
-    def is_same(self, other: "Identity") -> bool:
+    def is_same(self, other: "Identity | None") -> bool:
         """Whether both are one database, whatever the way there."""
-        return (self.started, self.name) == (other.started, other.name)
+        return other is not None and (self.started, self.name) == (other.started, other.name)
 
     def __str__(self) -> str:
         return f"{self.name!r} on {self.address}"
@@ -47,6 +48,8 @@ class Home:
         self._database = database
         self._known: Identity | None = None
         self._accepted: WeakSet[Any] = WeakSet()
+        self._first_use = FirstUse()
+        self._turns = PerLoop(asyncio.Lock)
 
     async def check(self, caller: Caller) -> None:
         """Raise `WrongConnection` unless the connection leads to this database."""
@@ -54,15 +57,26 @@ class Home:
             return
         (row,) = await caller.fetch(IDENTIFY, ())
         theirs = Identity(**row)
-        if self._known is None or not theirs.is_same(self._known):
+        if not theirs.is_same(self._known):
             # Not asked yet; or the server was started again since then.
-            self._known = self._ask_now() if caller.blocking else await self._ask()
+            await self._ask_unless_same(theirs, blocking=caller.blocking)
         if not theirs.is_same(self._known):
             raise WrongConnection(
                 f"within= was given a connection to the database {theirs}; "
                 f"the jobs of this app live in {self._known}"
             )
         self._accepted.add(caller.key)
+
+    async def _ask_unless_same(self, theirs: Identity, *, blocking: bool) -> None:
+        """Ask the store's database, one caller after the other: the first answer serves all."""
+        if blocking:
+            with self._first_use.lock:
+                if not theirs.is_same(self._known):
+                    self._known = self._ask_now()
+            return
+        async with self._turns.here():
+            if not theirs.is_same(self._known):
+                self._known = await self._ask()
 
     async def _ask(self) -> Identity:
         # Not from the pool: a blocking caller has no event loop that would keep one.

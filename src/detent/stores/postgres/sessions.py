@@ -6,7 +6,6 @@ others sooner than a lease could that a leader is gone; who leads is said by the
 
 import asyncio
 import hashlib
-import os
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Final
@@ -14,6 +13,7 @@ from uuid import UUID
 
 import asyncpg
 
+from detent.lazy import PerLoop
 from detent.spi.leadership import Bid, Candidate
 from detent.stores.postgres.database import Connection, Database
 from detent.stores.postgres.failures import DRIVER_ERRORS, translate
@@ -173,22 +173,14 @@ class LeaderSessions:
     """The sessions of a store: one for each process and event loop that has candidates."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
-        self._sessions: dict[tuple[int, int], LeaderSession] = {}
+        self._sessions = PerLoop(lambda: LeaderSession(database))
 
     def here(self) -> LeaderSession:
         """Return the one of this process and event loop."""
-        loop = asyncio.get_running_loop()
-        key = (os.getpid(), id(loop))
-        session = self._sessions.get(key)
-        if session is None or session.loop is not loop:
-            # Those of closed loops and of a parent process are not ours to close: drop them.
-            self._sessions = {k: s for k, s in self._sessions.items() if not s.loop.is_closed()}
-            session = self._sessions[key] = LeaderSession(self._database)
-        return session
+        return self._sessions.here()
 
     async def close(self) -> None:
         """Close the one of this process and event loop."""
-        session = self._sessions.pop((os.getpid(), id(asyncio.get_running_loop())), None)
-        if session is not None and session.loop is asyncio.get_running_loop():
+        session = self._sessions.take()
+        if session is not None:
             await session.close()

@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import Sequence
 
+from detent.lazy import FirstUse
 from detent.notifiers.listener import Listener
 from detent.spi.notifier import Heard, Receive, Wake
 from detent.stores.sqlite.database import Database
@@ -20,13 +21,15 @@ class SqliteNotifier:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._first_use = FirstUse()
         self._begin()
 
     def _begin(self) -> None:
-        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._listeners: list[Listener[Heard]] = []
         self._poller: Poller | None = None
+        # Last: with it other threads know that the rest belongs to this process.
+        self._pid = os.getpid()
 
     def publish(self, wakes: Sequence[Wake]) -> None:
         """See `Notifier.publish`."""
@@ -73,4 +76,6 @@ class SqliteNotifier:
     def _here(self) -> None:
         """Begin anew in a child process: whoever listened is in its parent."""
         if self._pid != os.getpid():
-            self._begin()
+            with self._first_use.lock:
+                if self._pid != os.getpid():
+                    self._begin()
