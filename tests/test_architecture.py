@@ -56,6 +56,7 @@ NEEDS_NONE = {
     "join_schedule_group": ("sqlite",),
     "known_jobs": ("sqlite",),
     "lock_live": ("sqlite",),
+    "lock_unique_key": ("sqlite",),
     "switch_schedule_group": ("sqlite",),
     "waits_of": ("sqlite",),
 }

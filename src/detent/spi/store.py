@@ -63,7 +63,8 @@ class EnqueueStore(Protocol):
         A live idempotency key always returns its first job. A business key held by a live job
         follows `keys.on_conflict`: `raise` and `return` store nothing (`raise` also names the
         key), `replace` cancels the holder; when the holder is running its cancel is requested
-        and the new job waits until it has ended.
+        and the new job waits until it has ended. Calls that replace at the same time take turns
+        for each key: none of them fails because of another.
         """
 
     async def enqueue_within(

@@ -154,7 +154,12 @@ def _take_idempotency_key(job_id: UUID, keys: Keys) -> Generator[Step, list[Any]
 def _take_unique_key(
     job_id: UUID, key: str, on_conflict: str
 ) -> Generator[Step, list[Any], UUID | None]:
-    """Take a business key, from its holder if need be; return the job to wait for, if any."""
+    """Take a business key, from its holder if need be; return the job to wait for, if any.
+
+    Callers that replace take turns for each key: without it, each would find that another one has
+    just replaced the holder that it saw.
+    """
+    is_our_turn = False
     for _ in range(MAX_ROUNDS):
         if (yield Step("reserve_unique_key", (key, job_id))):
             return None
@@ -167,6 +172,10 @@ def _take_unique_key(
         if on_conflict != "replace":
             taken = key if on_conflict == "raise" else None
             raise TakenError(Placed(holder, created=False, taken_key=taken))
+        if not is_our_turn:
+            yield Step("lock_unique_key", (key,))
+            is_our_turn = True
+            continue
         displaced, waits_for = yield from _displace(holder, job_id)
         if displaced and (yield Step("pass_unique_key", (key, holder, job_id))):
             return waits_for

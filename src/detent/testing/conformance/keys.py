@@ -255,6 +255,21 @@ class KeyConformance:
             store, await joined(store)
         )
 
+    async def test_no_replacement_is_refused_however_many_there_are(self, store: Store) -> None:
+        keys = [unique(f"user-{number}", "replace") for number in range(4)]
+        ids: dict[str, list[UUID]] = {f"user-{number}": [] for number in range(4)}
+
+        async def call(first: int) -> None:
+            for turn in range(8):
+                key, job = keys[(first + turn) % len(keys)], new_job()
+                assert await place(store, job, key) == Placed(job.id, True)
+                ids[str(key.unique)].append(job.id)
+
+        await asyncio.gather(*(call(number) for number in range(24)))
+        for key, jobs in ids.items():
+            (left,) = await self._live(store, jobs)
+            assert await place(store, new_job(), unique(key, "return")) == Placed(left, False)
+
     async def test_of_many_replacements_of_a_running_job_one_waits(self, store: Store) -> None:
         holding = await held(store, keys=unique("user-1"))
         jobs = [new_job() for _ in range(8)]
