@@ -119,6 +119,42 @@ async def test_a_node_that_lost_its_lease_lets_go_and_joins_anew(
     assert await app.jobs.attempts(held.id) == []
 
 
+async def test_outages_longer_than_a_lease_make_no_crashes(
+    durable_server: TemporaryPostgres,
+    durable_url: str,
+    durable_workload: Workload,
+    start: Start,
+    executions: Path,
+    tmp_path: Path,
+) -> None:
+    """Three of them failed every job that ran through, although no process had died."""
+    nodes = [start(durable_url, "--name", f"node-{number}", **SHORT_LEASE) for number in range(3)]
+    released = tmp_path / "released"
+    jobs = [await durable_workload.hang.enqueue(str(executions), str(released)) for _ in range(12)]
+    begun = 0.0
+    for _ in range(3):
+        await until_run(executions, 12, since=begun)
+        # Long enough for each node to have seen the store answer for a whole lease.
+        await asyncio.sleep(4.0)
+        await asyncio.to_thread(durable_server.stop, "immediate")
+        await asyncio.sleep(5.0)
+        begun = time.time()
+        await asyncio.to_thread(durable_server.start)
+    await until_run(executions, 12, since=begun)
+    released.touch()
+    for job in jobs:
+        await job.result(timeout=30)
+    async with connected(durable_url) as connection:
+        crashed = await connection.fetchval("SELECT count(*) FROM detent.detent_attempt")
+        expired = await connection.fetchval(
+            "SELECT count(*) FROM detent.detent_node WHERE death = 'its lease ran out'"
+        )
+    assert (crashed, expired) == (0, 0)
+    for node in nodes:
+        node.signal()
+        assert await asyncio.to_thread(node.ended) == 0
+
+
 async def test_a_database_that_is_down_at_the_start_is_one_line(
     durable_server: TemporaryPostgres, start: Start
 ) -> None:

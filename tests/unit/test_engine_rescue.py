@@ -76,6 +76,58 @@ async def test_the_jobs_of_a_dead_node_run_elsewhere_soon_after_its_lease() -> N
 
 
 @in_virtual_time
+async def test_a_store_that_is_away_for_longer_than_a_lease_makes_no_crashes() -> None:
+    stage = Stage()
+    others = [stage.new_app() for _ in range(2)]
+    for app in (stage.app, *others):
+        sleeper(app)
+    async with stage.node(), stage.node(others[0]), stage.node(others[1]):
+        task = stage.app.tasks.get("sleeper")
+        jobs = [await task.enqueue(70.0) for _ in range(24)]
+        for away in (16.0, 20.0, 27.0):
+            await stage.until(lambda: len(stage.tables.running) == 24, 60)
+            await asyncio.sleep(20)
+            stage.line.lose(None, times=None)
+            await asyncio.sleep(away)
+            stage.line.heal()
+            # The worst order: they look for the dead before they give anything back.
+            stage.line.lose("claims_of", times=None)
+            await asyncio.sleep(5)
+            stage.line.heal()
+        for job in jobs:
+            await job.result(timeout=300)
+    assert stage.told(NodeDied) == []
+    assert stage.told(JobRescued) == []
+    assert stage.tables.attempts == {}
+
+
+@in_virtual_time
+async def test_a_node_that_died_while_the_store_was_away_is_found_one_lease_later() -> None:
+    stage = Stage()
+    other = stage.new_app()
+    for app in (stage.app, other):
+        sleeper(app)
+    async with doomed(stage, other) as dying:
+        jobs = [await stage.app.tasks.get("sleeper").enqueue(30.0) for _ in range(5)]
+        await stage.until(lambda: len(stage.tables.running) == 5)
+        async with stage.node():
+            await asyncio.sleep(20)
+            stage.line.lose(None, times=None)
+            await dying.kill()
+            await asyncio.sleep(40)
+            stage.line.heal()
+            mine = dying.node.identity.incarnation
+            stage.line.lose(times=None, matching=lambda call: mine in call.args[:1])
+            back = stage.now
+            await stage.until(lambda: stage.told(NodeDied))
+            # The node that lives was fenced: it came back within a tenth of its lease.
+            assert 15 <= stage.now - back <= 15 + 1.5 + 2
+            for job in jobs:
+                await job.result(timeout=60)
+    assert [event.crashes for event in stage.told(JobRescued)] == [1] * 5
+
+
+@in_virtual_time
 async def test_while_all_are_well_nobody_looks_for_the_dead_more_than_every_half_minute() -> None:
     stage = Stage()
     async with stage.node(), stage.node(stage.new_app()):
@@ -336,3 +388,4 @@ async def test_a_claim_that_comes_while_its_node_is_fenced_need_not_wait_for_the
         fenced = stage.now
         await stage.until(lambda: stage.told(JobRescued))
         assert stage.now - fenced < 2
+        assert stage.tables.attempts == {}, "no process crashed"

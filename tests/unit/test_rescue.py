@@ -15,7 +15,12 @@ ID = UUID(int=1)
 
 
 def lost(
-    crashes: int = 0, *, suspects: int = 0, cancel: bool = False, lane: str = "mail+gpu"
+    crashes: int = 0,
+    *,
+    suspects: int = 0,
+    cancel: bool = False,
+    fenced: bool = False,
+    lane: str = "mail+gpu",
 ) -> LostClaim:
     return LostClaim(
         id=ID,
@@ -32,8 +37,16 @@ def lost(
         node_name="web-1",
         host="host-1",
         pid=4711,
+        fenced=fenced,
         claimed_at=datetime(2030, 1, 1, tzinfo=UTC),
     )
+
+
+def said(claim: LostClaim) -> dict[str, str]:
+    error = evidence(claim, judge(claim, 3))
+    assert error is not None
+    found: dict[str, str] = json.loads(error)
+    return found
 
 
 def test_a_job_that_kills_its_node_each_time_fails_after_exactly_the_budget() -> None:
@@ -72,6 +85,16 @@ def test_what_was_to_be_canceled_is(crashes: int, max_crashes: int, suspects: in
     assert verdict.state is State.CANCELED
 
 
+@given(st.integers(0, 50), st.integers(2, 20), st.integers(0, 5))
+def test_what_its_node_stopped_itself_is_no_crash(
+    crashes: int, max_crashes: int, suspects: int
+) -> None:
+    claim = lost(crashes, suspects=suspects, fenced=True)
+    verdict = judge(claim, max_crashes)
+    assert verdict == (State.PENDING, crashes, claim.lane, False)
+    assert evidence(claim, verdict) is None
+
+
 def test_the_lane_of_suspects_is_still_their_queue_and_nobodys_capability() -> None:
     lane = suspect_lane("mail+gpu")
     assert (queue_of(lane), needs_of(lane)) == ("mail", ("gpu",))
@@ -80,9 +103,9 @@ def test_the_lane_of_suspects_is_still_their_queue_and_nobodys_capability() -> N
 
 def test_the_evidence_names_the_node() -> None:
     claim = lost(2, suspects=1)
-    error = json.loads(evidence(claim, judge(claim, 3)))
+    error = said(claim)
     assert error["type"] == "NodeDied"
     assert "node web-1 (pid 4711 on host-1) died" in error["message"]
     assert "crash 3, and it was the only suspect there" in error["message"]
-    gone = json.loads(evidence(claim._replace(node_name=None), judge(claim, 3)))
+    gone = said(claim._replace(node_name=None))
     assert str(UUID(int=2)) in gone["message"]

@@ -25,6 +25,8 @@ __all__ = ["Node", "NodeParts"]
 
 # How often the lease is looked at, as a share of it.
 WATCH: Final = 1 / 30
+# A fenced node asks again for the store at most this share of its lease later.
+RETURN: Final = 1 / 10
 # What was told to stop gets this long to end, before its claims are given back all the same.
 STOP_GRACE: Final = 5.0
 FLUSH_LIMIT: Final = 10.0
@@ -207,7 +209,8 @@ class Node:
         # A drain need not wait any longer for what is no longer here.
         self._quiet.set()
         await old.stop()
-        pause = 0.5
+        lease = self._parts.config.cluster.lease.total_seconds()
+        pause = min(0.5, lease * RETURN)
         while True:
             fresh = self._member(replace(old.identity, incarnation=self._runtime.new_id()))
             try:
@@ -217,7 +220,9 @@ class Node:
                 await fresh.join()
             except StoreError:
                 await self._runtime.sleep(pause * self._runtime.uniform(0.5, 1.0))
-                pause = min(pause * 2, 10.0)
+                # Often enough to be back long before the others may take what it held: they wait
+                # for a whole lease, from the first answer that one of them gets.
+                pause = min(pause * 2, lease * RETURN)
                 continue
             self._membership = fresh
             self._crew.work_for(fresh.incarnation)
@@ -227,10 +232,10 @@ class Node:
     async def _retire(self, old: Membership, reason: str) -> None:
         """Give back what the old incarnation held, unless others have it by now.
 
-        Nothing is held against these jobs: they were stopped, and nobody crashed.
+        Nothing is held against these jobs: they were stopped, and no process crashed.
         """
         await self._release_all(old.incarnation)
-        await self._parts.store.declare_dead([old.incarnation], reason)
+        await self._parts.store.declare_dead([old.incarnation], reason, fenced=True)
         # A claim that was on its way until then is found now, and not by the next sweep.
         self._crew.rescuer.wake()
 

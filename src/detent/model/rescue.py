@@ -37,6 +37,8 @@ class LostClaim(NamedTuple):
     """None when the node's row is gone."""
     host: str | None
     pid: int | None
+    fenced: bool
+    """Whether the node had stopped its jobs itself before it was declared dead."""
     claimed_at: datetime
 
 
@@ -46,6 +48,8 @@ class Verdict(NamedTuple):
     state: State
     crashes: int
     lane: str
+    crashed: bool = True
+    """Whether it goes on record as a crash."""
 
 
 def suspect_lane(lane: str) -> str:
@@ -61,8 +65,10 @@ def is_suspect(crashes: int, max_crashes: int) -> bool:
 def judge(lost: LostClaim, max_crashes: int) -> Verdict:
     """Return what follows from the death of the node that held this claim."""
     if lost.cancel_requested:
-        # Somebody wanted it gone while it ran, and now it does not run any more.
-        return Verdict(State.CANCELED, lost.crashes, lost.lane)
+        # A caller wanted it gone while it ran, and now it does not run any more.
+        return Verdict(State.CANCELED, lost.crashes, lost.lane, not lost.fenced)
+    if lost.fenced:
+        return Verdict(State.PENDING, lost.crashes, lost.lane, crashed=False)
     crashes = lost.crashes + 1
     if not is_suspect(lost.crashes, max_crashes):
         lane = suspect_lane(lost.lane) if is_suspect(crashes, max_crashes) else lost.lane
@@ -73,8 +79,10 @@ def judge(lost: LostClaim, max_crashes: int) -> Verdict:
     return Verdict(State.PENDING, lost.crashes, suspect_lane(lost.lane))
 
 
-def evidence(lost: LostClaim, verdict: Verdict) -> bytes:
-    """Return the crash in the form in which errors are stored."""
+def evidence(lost: LostClaim, verdict: Verdict) -> bytes | None:
+    """Return the crash in the form in which errors are stored; None if it was none."""
+    if not verdict.crashed:
+        return None
     if lost.node_name is None:
         who = f"node {lost.node}"
     else:

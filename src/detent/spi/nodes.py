@@ -42,7 +42,8 @@ class Beat(NamedTuple):
     draining: bool = False
     """Whether somebody wants the node to drain, or it does already; not that it is recycled."""
     next_end: float | None = None
-    """Seconds until the first lease of another node ends; None without others."""
+    """Seconds until the first lease of another node is over, as `detent.model.lease` says; None
+    without others."""
     slots: Mapping[str, int] = {}
     """Queues that were scaled for all nodes, and to how many slots on each."""
     gated: bool = False
@@ -81,7 +82,8 @@ class NodeStore(Protocol):
     ) -> Beat:
         """Renew the lease of a living node and keep what it says of its load.
 
-        Never creates or revives a node.
+        The store keeps since when the heartbeats of each node have had no gap
+        (`detent.model.lease.Pulse`). Never creates or revives a node.
         """
 
     async def drain(self, node: UUID, *, returns: bool = False) -> None:

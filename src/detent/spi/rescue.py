@@ -43,21 +43,27 @@ class RescueStore(Protocol):
     """Ends the claims of nodes that are gone."""
 
     async def rescue(self, limit: int, max_crashes: int) -> Rescue:
-        """Declare nodes dead whose lease has run out, and take up to `limit` claims from the dead.
+        """Declare nodes dead whose lease is over, and take up to `limit` claims from the dead.
 
-        Both in one transaction. A claim is lost when its node is dead or unknown; what then
-        becomes of the job is what `detent.model.rescue.judge` says, and every crash is written to
-        the job's attempts as `crashed`, uncharged. A job that goes on returns to its old place.
-        Nodes and claims that somebody else is busy with at this moment are left for the next
-        call. Calling it until fewer than `limit` jobs come back rescues all the others. A
-        transaction of a dead node (`ContextStore.transaction`) that holds its claim and rests is
-        ended by one of the calls that follow within seconds.
+        Both in one transaction. A lease is over when `detent.model.lease` says so: it has run out,
+        and a node that lives has seen the store answer for the length of it.
+
+        A claim is lost when its node is dead or unknown; what then becomes of the job is what
+        `detent.model.rescue.judge` says, and what it calls a crash is written to the job's
+        attempts as `crashed`, uncharged. A job that goes on returns to its old place. Nodes and
+        claims that another transaction is busy with at this moment are left for the next call.
+        Calling it until fewer than `limit` jobs come back rescues all the others. A transaction
+        of a dead node (`ContextStore.transaction`) that holds its claim and rests is ended by one
+        of the calls that follow within seconds.
         """
 
-    async def declare_dead(self, nodes: Sequence[UUID], reason: str) -> int:
-        """Declare living nodes dead that somebody knows to be gone; return how many there were.
+    async def declare_dead(
+        self, nodes: Sequence[UUID], reason: str, *, fenced: bool = False
+    ) -> int:
+        """Declare living nodes dead that are known to be gone; return how many there were.
 
         From then on they can neither claim nor renew their lease; `rescue` takes their claims.
+        A node that is `fenced` has stopped its jobs itself: claims that it left count as no crash.
         """
 
     async def forget_nodes(self, dead_for: timedelta, limit: int) -> int:

@@ -6,6 +6,7 @@ from typing import Final
 from uuid import UUID
 
 from detent.model.gates import is_gated
+from detent.model.lease import ends_at, witnessed_since
 from detent.spi.nodes import Beat, NodeIdentity, NodeInfo
 from detent.stores.memory.ending import wake_unknown_tasks
 from detent.stores.memory.tables import Node, Tables
@@ -42,6 +43,7 @@ def join(
         capabilities=tuple(sorted(node.capabilities)),
         roles=tuple(sorted(node.roles)),
         info=dict(node.info),
+        steady_since=now,
     )
     if ready:
         wake_unknown_tasks(tables)
@@ -65,14 +67,13 @@ def beat(
     alive = row is not None and row.state != DEAD
     if row is not None and alive:
         tables.nodes[node] = row._replace(
-            heartbeat_at=now, lease_until=now + lease, load=row.load if load is None else dict(load)
+            **row.pulse.renewed(now, lease)._asdict(),
+            load=row.load if load is None else dict(load),
         )
     active = [each for each in tables.nodes.values() if each.state == ACTIVE]
-    ends = [
-        each.lease_until
-        for each in tables.nodes.values()
-        if each.state != DEAD and each.incarnation != node
-    ]
+    living = [each for each in tables.nodes.values() if each.state != DEAD]
+    witnessed = witnessed_since((each.pulse for each in living), now)
+    ends = [ends_at(each.pulse, witnessed) for each in living if each.incarnation != node]
     return Beat(
         alive,
         now,
@@ -103,7 +104,7 @@ def leave(tables: Tables, now: datetime, node: UUID) -> None:
 def nodes(tables: Tables, now: datetime) -> list[NodeInfo]:
     """Return all nodes, the oldest first."""
     rows = sorted(tables.nodes.values(), key=lambda row: (row.started_at, row.incarnation))
-    return [NodeInfo(*row) for row in rows]
+    return [NodeInfo._make(row[: len(NodeInfo._fields)]) for row in rows]
 
 
 def claims_of(tables: Tables, now: datetime, node: UUID) -> list[tuple[UUID, int]]:

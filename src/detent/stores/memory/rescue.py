@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from detent.model.job import Attempt, queue_of
+from detent.model.lease import ends_at, witnessed_since
 from detent.model.rescue import CRASHED, LostClaim, Verdict, evidence, is_suspect, judge
 from detent.model.state import State
 from detent.spi.rescue import DeadNode, Rescue, Rescued
@@ -16,9 +17,9 @@ DEAD = "dead"
 
 def rescue(tables: Tables, now: datetime, limit: int, max_crashes: int) -> Rescue:
     """Declare expired nodes dead and take claims from the dead."""
-    expired = [
-        node for node in tables.nodes.values() if node.state != DEAD and node.lease_until <= now
-    ]
+    known = [node for node in tables.nodes.values() if node.state != DEAD]
+    witnessed = witnessed_since((node.pulse for node in known), now)
+    expired = [node for node in known if ends_at(node.pulse, witnessed) <= now]
     for node in expired:
         _bury(tables, now, node, "its lease ran out")
     living = {node.incarnation for node in tables.nodes.values() if node.state != DEAD}
@@ -30,12 +31,14 @@ def rescue(tables: Tables, now: datetime, limit: int, max_crashes: int) -> Rescu
     )
 
 
-def declare_dead(tables: Tables, now: datetime, nodes: Sequence[UUID], reason: str) -> int:
+def declare_dead(
+    tables: Tables, now: datetime, nodes: Sequence[UUID], reason: str, *, fenced: bool = False
+) -> int:
     """Declare living nodes dead."""
     found = [tables.nodes[node] for node in nodes if node in tables.nodes]
     living = [node for node in found if node.state != DEAD]
     for node in living:
-        _bury(tables, now, node, reason)
+        _bury(tables, now, node, reason, fenced=fenced)
     return len(living)
 
 
@@ -54,8 +57,10 @@ def forget_nodes(tables: Tables, now: datetime, dead_for: timedelta, limit: int)
     return len(gone)
 
 
-def _bury(tables: Tables, now: datetime, node: Node, reason: str) -> None:
-    tables.nodes[node.incarnation] = node._replace(state=DEAD, dead_at=now, death=reason)
+def _bury(tables: Tables, now: datetime, node: Node, reason: str, *, fenced: bool = False) -> None:
+    tables.nodes[node.incarnation] = node._replace(
+        state=DEAD, dead_at=now, death=reason, fenced=fenced
+    )
 
 
 def _suspects_by_node(tables: Tables, max_crashes: int) -> dict[UUID, int]:
@@ -73,16 +78,17 @@ def _rescue_one(
     lost = _lost(tables, job_id, claim, suspects.get(claim.node, 0))
     verdict = judge(lost, max_crashes)
     error = evidence(lost, verdict)
-    crash = Attempt(
-        number=claim.place.attempt,
-        generation=claim.place.generation,
-        kind=CRASHED,
-        node=claim.node,
-        started_at=claim.claimed_at,
-        ended_at=now,
-        error=error,
-    )
-    tables.attempts[job_id] = (*tables.attempts.get(job_id, ()), crash)
+    if error is not None:
+        crash = Attempt(
+            number=claim.place.attempt,
+            generation=claim.place.generation,
+            kind=CRASHED,
+            node=claim.node,
+            started_at=claim.claimed_at,
+            ended_at=now,
+            error=error,
+        )
+        tables.attempts[job_id] = (*tables.attempts.get(job_id, ()), crash)
     if verdict.state is State.PENDING:
         del tables.running[job_id]
         tables.progress.pop(job_id, None)
@@ -117,12 +123,13 @@ def _lost(tables: Tables, job_id: UUID, claim: Running, suspects: int) -> LostCl
         node_name=None if node is None else node.name,
         host=None if node is None else node.host,
         pid=None if node is None else node.pid,
+        fenced=node is not None and node.fenced,
         claimed_at=claim.claimed_at,
     )
 
 
 def _outcome(
-    now: datetime, lost: LostClaim, claim: Running, verdict: Verdict, error: bytes
+    now: datetime, lost: LostClaim, claim: Running, verdict: Verdict, error: bytes | None
 ) -> Outcome:
     failed = verdict.state is State.FAILED
     return Outcome(

@@ -169,8 +169,10 @@ class MemoryStore(Breaking, Telling, Scheduling):
     async def rescue(self, limit: int, max_crashes: int) -> Rescue:
         return await self._do(rescue.rescue, limit, max_crashes)
 
-    async def declare_dead(self, nodes: Sequence[UUID], reason: str) -> int:
-        return await self._do(rescue.declare_dead, nodes, reason)
+    async def declare_dead(
+        self, nodes: Sequence[UUID], reason: str, *, fenced: bool = False
+    ) -> int:
+        return await self._do(rescue.declare_dead, nodes, reason, fenced=fenced)
 
     async def forget_nodes(self, dead_for: timedelta, limit: int) -> int:
         return await self._do(rescue.forget_nodes, dead_for, limit)

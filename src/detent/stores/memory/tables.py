@@ -6,12 +6,13 @@ altered, so a copy of the dictionaries is a snapshot of everything.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple, Self
 from uuid import UUID
 
 from detent.model.gates import Gate
 from detent.model.job import Attempt, LogEntry, NewJob, Progress
+from detent.model.lease import Pulse
 from detent.model.limits import Limit
 from detent.model.rates import Grants
 from detent.model.schedule import ScheduleInfo, SlotInfo
@@ -122,6 +123,15 @@ class Node(NamedTuple):
     load: Mapping[str, float] = {}
     dead_at: datetime | None = None
     death: str | None = None
+    steady_since: datetime = datetime.min.replace(tzinfo=UTC)
+    """Since when its heartbeats have had no gap."""
+    fenced: bool = False
+    """Whether it had stopped its jobs itself before it was declared dead."""
+
+    @property
+    def pulse(self) -> Pulse:
+        """Its heartbeats."""
+        return Pulse(self.heartbeat_at, self.lease_until, self.steady_since)
 
 
 class Leadership(NamedTuple):

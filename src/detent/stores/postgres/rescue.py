@@ -70,9 +70,11 @@ class Rescuing:
             busy = left["busy"]
         return Rescue([DeadNode._make(row) for row in nodes], [_rescued(row) for row in jobs], busy)
 
-    async def declare_dead(self, nodes: Sequence[UUID], reason: str) -> int:
+    async def declare_dead(
+        self, nodes: Sequence[UUID], reason: str, *, fenced: bool = False
+    ) -> int:
         """See `RescueStore.declare_dead`."""
-        return len(await self.database.fetch("declare_dead", list(nodes), reason))
+        return len(await self.database.fetch("declare_dead", list(nodes), reason, fenced))
 
     async def forget_nodes(self, dead_for: timedelta, limit: int) -> int:
         """See `RescueStore.forget_nodes`."""

@@ -243,7 +243,11 @@ CREATE TABLE detent.detent_node (
     load         jsonb       NOT NULL DEFAULT '{}',
     info         jsonb       NOT NULL DEFAULT '{}',
     dead_at      timestamptz,
-    death        text
+    death        text,
+    -- Since when its heartbeats have had no gap.
+    steady_since timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- Whether it had stopped its jobs itself before it was declared dead.
+    fenced       boolean     NOT NULL DEFAULT false
 ) WITH (fillfactor = 50); -- heartbeats are HOT updates
 
 -- Who leads a role. The row stays when nobody does: a term never begins anew.

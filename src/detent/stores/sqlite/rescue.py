@@ -31,21 +31,26 @@ class Rescuing:
             return None if session.value(sql("find_lost"), session.now) else (_NOTHING, [])
 
         def work(session: Session) -> tuple[Rescue, list[Wake]]:
-            nodes = session.table(sql("expire_nodes", "expired"), session.now)
-            session.change(sql("expire_nodes", "dead"), session.now)
+            nodes = session.table(sql("expire_nodes"), session.now)
+            dead = [DeadNode(uuid(node), *rest) for node, *rest in nodes]
+            gone = packed(node.incarnation for node in dead)
+            session.change(sql("declare_dead"), gone, "its lease ran out", session.now, False)
             found = session.table(sql("lost_claims"), limit, max_crashes - 1)
             jobs, wakes = _rescue(session, [_lost(row) for row in found], max_crashes)
-            dead = [DeadNode(uuid(node), *rest) for node, *rest in nodes]
             return Rescue(dead, jobs), wakes
 
         rescued, wakes = await self.database.write(work, first=nothing)
         self.notifier.publish(wakes)
         return rescued
 
-    async def declare_dead(self, nodes: Sequence[UUID], reason: str) -> int:
+    async def declare_dead(
+        self, nodes: Sequence[UUID], reason: str, *, fenced: bool = False
+    ) -> int:
         """See `RescueStore.declare_dead`."""
         return await self.database.write(
-            lambda session: session.change(sql("declare_dead"), packed(nodes), reason, session.now)
+            lambda session: session.change(
+                sql("declare_dead"), packed(nodes), reason, session.now, fenced
+            )
         )
 
     async def forget_nodes(self, dead_for: timedelta, limit: int) -> int:
@@ -112,7 +117,7 @@ def _fields(claim: LostClaim, max_crashes: int, payloads: Payloads) -> tuple[Any
 def _lost(row: Sequence[Any]) -> LostClaim:
     values = dict(zip(LostClaim._fields, row, strict=True))
     values |= {"id": uuid(values["id"]), "node": uuid(values["node"])}
-    values["cancel_requested"] = bool(values["cancel_requested"])
+    values |= {name: bool(values[name]) for name in ("cancel_requested", "fenced")}
     values["claimed_at"] = moment(values["claimed_at"])
     return LostClaim(**values)
 

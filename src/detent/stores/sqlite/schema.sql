@@ -239,7 +239,11 @@ CREATE TABLE detent_node (
     load         TEXT    NOT NULL DEFAULT '{}',
     info         TEXT    NOT NULL DEFAULT '{}',
     dead_at      INTEGER,
-    death        TEXT
+    death        TEXT,
+    -- Since when its heartbeats have had no gap.
+    steady_since INTEGER NOT NULL DEFAULT 0,
+    -- Whether it had stopped its jobs itself before it was declared dead.
+    fenced       INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 
 -- Who leads each role. A role whose leader has resigned keeps its row, so that terms only grow.

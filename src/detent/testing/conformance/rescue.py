@@ -18,6 +18,7 @@ from detent.testing.conformance.builders import (
     completion,
     new_id,
     new_job,
+    node_identity,
     unique,
 )
 from detent.testing.conformance.late import accepted_late_writes
@@ -34,6 +35,9 @@ from detent.testing.conformance.steps import (
 
 MAX_CRASHES = 3
 NO_LEASE = timedelta(0)
+MOMENT = timedelta(milliseconds=20)
+SHORT = timedelta(seconds=1)
+"""Long enough for a slow machine to ask something before it is over."""
 NOTHING = Rescue([], [])
 
 
@@ -49,6 +53,15 @@ async def crashed_twice(store: Store, job_id: UUID) -> None:
         node = await joined(store)
         assert await claimed_ids(store, node) == [job_id]
         await crash(store, node)
+
+
+async def passed(store: Store, time: timedelta) -> None:
+    """Wait until that much time has passed by the store's clock."""
+    asking = node_identity()
+    began = await store.join(asking, HOUR)
+    while (await store.beat(asking.incarnation, HOUR)).now <= began + time:  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
+    await store.leave(asking.incarnation)
 
 
 async def claim_suspects(store: Store, node: UUID, limit: int = 1) -> list[UUID]:
@@ -164,6 +177,58 @@ class RescueConformance:
         await crash(store, node)
         assert await state_of(store, old.id) is State.CANCELED
         assert await claimed_ids(store, await joined(store)) == [new.id]
+
+    async def test_what_a_node_stopped_itself_is_no_crash(self, store: Store) -> None:
+        """Its claims were released before; this one was on its way."""
+        node, claim = await held(store)
+        assert await store.declare_dead([node], "it could not renew", fenced=True) == 1
+        (job,) = (await store.rescue(100, MAX_CRASHES)).jobs
+        assert (job.id, job.state, job.crashes) == (claim.id, State.PENDING, 0)
+        assert await store.attempts(claim.id) == []
+        assert (await info(store, claim.id)).crashes == 0
+        assert await claimed_ids(store, await joined(store)) == [claim.id]
+
+    # Leases run only while they could be renewed
+
+    async def test_a_lease_that_no_node_saw_run_out_is_not_over(self, store: Store) -> None:
+        """The store was away from all of them: that says nothing about their processes."""
+        node, claim = await held(store)
+        other = await joined(store)
+        for each in (node, other):
+            await store.beat(each, MOMENT)
+        await passed(store, MOMENT)
+        assert await store.rescue(100, MAX_CRASHES) == NOTHING
+        assert await store.claims_of(node) == [(claim.id, claim.fence)]
+        assert (await store.beat(node, HOUR)).alive, "the first heartbeat after the outage"
+
+    async def test_after_a_gap_every_lease_has_its_whole_length_again(self, store: Store) -> None:
+        node, claim = await held(store)
+        witness = await joined(store)
+        await store.beat(node, SHORT)
+        await passed(store, SHORT)
+        next_end = (await store.beat(witness, HOUR)).next_end
+        assert next_end is not None
+        assert next_end <= 0, "without a gap it is over"
+        await store.beat(witness, NO_LEASE)  # whenever the next one comes, it comes late
+        next_end = (await store.beat(witness, HOUR)).next_end
+        assert next_end == pytest.approx(SHORT.total_seconds(), abs=0.1)
+        assert await store.rescue(100, MAX_CRASHES) == NOTHING
+        await passed(store, SHORT)
+        rescue = await store.rescue(100, MAX_CRASHES)
+        assert [dead.incarnation for dead in rescue.nodes] == [node]
+        assert [job.id for job in rescue.jobs] == [claim.id]
+
+    async def test_a_node_that_has_just_joined_is_no_witness(self, store: Store) -> None:
+        node, claim = await held(store)
+        await store.beat(node, SHORT)
+        await passed(store, SHORT)
+        newcomer = await joined(store)
+        next_end = (await store.beat(newcomer, HOUR)).next_end
+        assert next_end is not None
+        assert 0 < next_end <= SHORT.total_seconds()
+        assert await store.rescue(100, MAX_CRASHES) == NOTHING
+        await passed(store, SHORT)
+        assert [job.id for job in (await store.rescue(100, MAX_CRASHES)).jobs] == [claim.id]
 
     # Suspects
 

@@ -10,7 +10,7 @@ from detent.model.rescue import is_suspect
 from detent.stores.memory.tables import Tables
 from detent.testing.simulation.history import History
 from detent.testing.simulation.ledger import Ledger
-from detent.testing.simulation.process import NEVER, Process
+from detent.testing.simulation.process import ALWAYS, NEVER, Process
 from detent.testing.virtual import START
 
 
@@ -51,6 +51,8 @@ class Book:
     refused: int = 0
     """How many writes came too late and were refused."""
     rescued: int = 0
+    outage: tuple[float, float] = (ALWAYS, ALWAYS)
+    """From when to when the store was away, the last time."""
     able_since: float = NEVER
     """Since when there has been somebody who can do all that a node does, without a break."""
     delays: list[float] = field(default_factory=list)

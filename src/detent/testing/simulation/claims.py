@@ -156,7 +156,11 @@ class ClaimRules:
         if place is not None and place.attempt != was.place.attempt:
             book.refuse("a crash is no failed try", about)
         counted = 1 if place is None else place.crashes - was.place.crashes
-        if counted == 0 and self._suspects_of(was.node) > 1:
+        node = tables.nodes.get(was.node)
+        if place is not None and node is not None and node.fenced:
+            if counted != 0:
+                book.refuse("what its node stopped itself is no crash", about)
+        elif counted == 0 and self._suspects_of(was.node) > 1:
             key = (was.place.id, was.place.generation)
             book.excused[key] = book.excused.get(key, 0) + 1
         elif counted != 1:

@@ -6,6 +6,7 @@ from typing import Final
 from uuid import UUID
 
 from detent._engine.membership import TRUST
+from detent.model.lease import GAP
 from detent.stores.memory.nodes import DEAD
 from detent.stores.memory.tables import Node, Tables
 from detent.testing.simulation.book import Book, seconds
@@ -97,8 +98,15 @@ class LeaseRules:
         lease = self._book.cluster.lease.total_seconds()
         if seconds(now) < renewed + lease:
             self._book.refuse("no living node is rescued", about)
+        self._check_outage(seconds(now), lease, about)
         self._check_cause(was.incarnation, renewed, about)
         self._check_silence(was.incarnation, renewed, about)
+
+    def _check_outage(self, now: float, lease: float, about: str) -> None:
+        """After an outage that no node can have missed, every lease has its whole length again."""
+        began, ended = self._book.outage
+        if ended - began > lease * GAP and now < ended + lease:
+            self._book.refuse("a lease runs only while it could be renewed", about)
 
     def fenced(self, node: UUID, reason: str) -> None:
         """A node has stopped itself; nothing but trouble with its line or the store is a reason."""

@@ -116,11 +116,13 @@ class Saboteur:
             return
         self._store_in_hand = True
         self._tell("store", "stops the store")
+        stopped = running_loop().time()
         store.stop()
         self._world.notifier.down = True
         self._world.notifier.disconnect()
         await asyncio.sleep(self._chance.choice((1.0, 5.0, 25.0)) * self._chance.random())
         store.start()
+        self._world.book.outage = (stopped, running_loop().time())
         self._world.notifier.down = False
         self._world.notifier.reconnect()
         self._world.history.tell("saboteur", "starts the store")

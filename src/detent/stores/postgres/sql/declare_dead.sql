@@ -1,5 +1,5 @@
--- Declare nodes dead that somebody knows to be gone.
--- $1 incarnations  $2 reason
+-- Declare nodes dead that are known to be gone.
+-- $1 incarnations  $2 reason  $3 whether they have stopped their jobs themselves
 WITH gone AS (
     -- FOR UPDATE: not while one of their claims is being made.
     SELECT incarnation
@@ -9,6 +9,6 @@ WITH gone AS (
     FOR UPDATE
 )
 UPDATE detent.detent_node
-SET state = 'dead', dead_at = clock_timestamp(), death = $2
+SET state = 'dead', dead_at = clock_timestamp(), death = $2, fenced = $3
 WHERE incarnation = ANY (ARRAY(SELECT incarnation FROM gone))
 RETURNING incarnation

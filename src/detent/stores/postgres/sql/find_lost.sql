@@ -1,8 +1,17 @@
 -- Whether there is anything to rescue: a look that locks nothing, since nearly always there is not.
+WITH witness AS (
+    -- See expire_nodes.
+    SELECT coalesce(min(steady_since), clock_timestamp()) AS since
+    FROM detent.detent_node
+    WHERE state <> 'dead'
+        AND clock_timestamp() BETWEEN heartbeat_at
+            AND heartbeat_at + (lease_until - heartbeat_at) / 2
+)
 SELECT
     EXISTS (
         SELECT 1 FROM detent.detent_node
         WHERE state <> 'dead' AND lease_until <= clock_timestamp()
+            AND (SELECT since FROM witness) + (lease_until - heartbeat_at) <= clock_timestamp()
     ) OR EXISTS (
         SELECT 1 FROM detent.detent_running AS running
         WHERE NOT EXISTS (

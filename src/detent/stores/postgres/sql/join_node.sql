@@ -4,13 +4,13 @@
 WITH node AS (
     INSERT INTO detent.detent_node (
         incarnation, name, state, lease_until, lease, heartbeat_at, started_at, host, pid, version,
-        queues, capabilities, roles, info
+        queues, capabilities, roles, info, steady_since
     )
     VALUES (
         $1, $2, CASE WHEN $11 THEN 'active' ELSE 'joining' END,
         clock_timestamp() + $10::float8 * interval '1 second', $10::float8 * interval '1 second',
         clock_timestamp(), clock_timestamp(), $3, $4, $5, $6::text::jsonb, $7::text[], $8::text[],
-        $9::text::jsonb
+        $9::text::jsonb, clock_timestamp()
     )
     ON CONFLICT (incarnation) DO UPDATE
     SET lease_until = excluded.lease_until, heartbeat_at = excluded.heartbeat_at,

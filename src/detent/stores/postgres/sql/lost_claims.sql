@@ -18,7 +18,8 @@ SELECT
     signal.reason AS cancel_reason,
     (SELECT count(*) FROM detent.detent_running AS other
      WHERE other.node = lost.node AND other.crashes >= $2::integer)::integer AS suspects,
-    node.name AS node_name, node.host, node.pid, lost.claimed_at
+    node.name AS node_name, node.host, node.pid, coalesce(node.fenced, false) AS fenced,
+    lost.claimed_at
 FROM lost
 CROSS JOIN LATERAL (
     SELECT job.task, job.queue FROM detent.detent_job AS job WHERE job.id = lost.id OFFSET 0

@@ -1,4 +1,5 @@
--- End claims of dead nodes: back to their old place, canceled, or failed; each crash is recorded.
+-- End claims of dead nodes: back to their old place, canceled, or failed. What has evidence of a
+-- crash is recorded.
 -- $1 id  $2 fence  $3 node  $4 task  $5 queue  $6 state  $7 crashes  $8 lane  $9 evidence
 -- $10 reason: one array each, sorted by id
 WITH gone AS (
@@ -36,6 +37,7 @@ WITH gone AS (
     )
     SELECT id, generation, attempt, 'crashed', node, claimed_at, clock_timestamp(), error
     FROM gone
+    WHERE error IS NOT NULL
 ), unsignaled AS (
     DELETE FROM detent.detent_signal
     WHERE id = ANY (ARRAY(SELECT id FROM gone WHERE state <> 'pending'))

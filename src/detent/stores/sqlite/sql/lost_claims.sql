@@ -2,13 +2,13 @@
 -- ?1 limit  ?2 crashes that make a suspect
 SELECT CAST(json_group_array(json_array(
     hex(id), fence, hex(node), task, queue, lane, crashes, hooks, cancel_requested, cancel_reason,
-    suspects, node_name, host, pid, claimed_at
+    suspects, node_name, host, pid, fenced, claimed_at
 )) AS BLOB)
 FROM (
     SELECT lost.id, lost.fence, lost.node, job.task, job.queue, lost.lane, lost.crashes,
         lost.hooks, signal.id IS NOT NULL AS cancel_requested, signal.reason AS cancel_reason,
         coalesce(suspicious.suspects, 0) AS suspects, node.name AS node_name, node.host, node.pid,
-        lost.claimed_at
+        coalesce(node.fenced, 0) AS fenced, lost.claimed_at
     FROM (
         SELECT * FROM detent_running
         WHERE node NOT IN (SELECT incarnation FROM detent_node WHERE state <> 'dead')

@@ -1,4 +1,5 @@
--- End claims of dead nodes: back to their old place, canceled, or failed; each crash is recorded.
+-- End claims of dead nodes: back to their old place, canceled, or failed. What has evidence of a
+-- crash is recorded.
 
 -- step: said
 -- ?1 ids in one blob  ?2 arrays of fence, task, queue, state, crashes, lane, reason, and where the
@@ -33,6 +34,7 @@ WHERE state <> 'pending'
 INSERT INTO detent_attempt (id, generation, number, kind, node, started_at, ended_at, error)
 SELECT id, generation, attempt, 'crashed', node, claimed_at, ?1, error
 FROM temp.detent_end
+WHERE error IS NOT NULL
 
 -- step: rescued
 SELECT CAST(json_group_array(json_array(
