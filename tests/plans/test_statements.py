@@ -66,6 +66,7 @@ LEADS = {
     "detent_limit_pkey": "name",
     "detent_bucket_pkey": "gate",
     "detent_ready_gated": "lane",
+    "detent_ready_needy": "lane",
     "detent_outcome_state": "state",
     "detent_parked_waits_for": "waits_for",
 }
@@ -107,7 +108,7 @@ def test_a_claim_begins_at_its_floor(explain: Explain) -> None:
     heads = [scan for scan in plan.scans("detent_ready") if scan["Node Type"] != "Tid Scan"]
     assert [used_index(scan) for scan in heads] == ["detent_ready_claim"]
     asked = condition(heads[0])
-    assert "(lane = scan.lane)" in asked
+    assert "(lane = ($2)[" in asked
     assert "(priority = " in asked
     assert "(ROW(due_at, id) >= ROW(LEAST(" in asked
     assert "(due_at <= me.now)" in asked

@@ -1,7 +1,7 @@
 """Asks the store for work: as much as there is room for, and no more."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -9,12 +9,12 @@ from uuid import UUID
 from detent._engine.dispatch import Dispatcher
 from detent._engine.floors import Floors, positions_in
 from detent._engine.polling import Polling
+from detent._engine.served import ServedLanes
 from detent._engine.service import Service
 from detent.config import NodeConfig, PollingConfig
 from detent.errors import StoreUnavailable
 from detent.events import Bus
-from detent.model.job import lane_of
-from detent.spi.notifier import Wake
+from detent.spi.notifier import Hint, Wake
 from detent.spi.runtime import Runtime
 from detent.spi.scans import LaneScan
 from detent.spi.store import ClaimRequest, ClaimStore
@@ -26,15 +26,10 @@ ASK_AGAIN: Final = (0.005, 0.020)
 # Rows that somebody keeps locked for long are left to the next poll after so many tries.
 MISSES: Final = 50
 FOREVER: Final = 3_600.0
+# A claim locks as many rows of each lane of a queue as there is room for, and leaves all but the
+# best: of more lanes than this it asks for less at once.
+LANES: Final = 4
 BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
-
-
-def lanes_for(queue: str, capabilities: Collection[str]) -> list[str]:
-    """Return the lanes of a queue that a node with these capabilities can serve."""
-    sets: list[tuple[str, ...]] = [()]
-    for capability in sorted(capabilities):
-        sets += [(*known, capability) for known in sets]
-    return [lane_of(queue, needs) for needs in sets]
 
 
 class Claimer(Service):
@@ -63,9 +58,7 @@ class Claimer(Service):
         self._config = config
         self._boost_interval = boost_interval
         self._polling = Polling(polling, runtime.monotonic())
-        self._lanes: dict[str, list[str]] = {
-            queue: lanes_for(queue, config.capabilities) for queue in config.slots()
-        }
+        self.served = ServedLanes(config.slots(), config.capabilities)
         self._enough = min(config.claim_batch, sum(config.slots().values())) // 4
         self._turn = 0
         self._poll_planned = False
@@ -86,14 +79,14 @@ class Claimer(Service):
         """A moment of the store's clock that has passed, and not long ago."""
 
     @property
-    def lanes(self) -> list[str]:
-        """All lanes that this node serves."""
-        return [lane for lanes in self._lanes.values() for lane in lanes]
+    def lanes(self) -> Sequence[str]:
+        """All lanes without gates that this node serves and knows of."""
+        return self.served.all
 
     @property
     def lanes_by_queue(self) -> Mapping[str, Sequence[str]]:
-        """The lanes of each queue that this node serves."""
-        return self._lanes
+        """The same by queue."""
+        return self.served.by_queue
 
     @property
     def hungry(self) -> bool:
@@ -110,9 +103,17 @@ class Claimer(Service):
         if not wakes:
             self.floors.forget()
         self.floors.lower_to(positions_in(wakes))
-        known = dict.fromkeys(self.lanes)
-        if not wakes or any(getattr(wake, "lane", None) in known for wake in wakes):
+        heard = [self.served.hear(wake.lane) for wake in wakes if isinstance(wake, Hint)]
+        if not wakes or any(heard):
             self._polling.woken()
+            self.wake()
+
+    def learn_lanes(self, lanes: Iterable[str]) -> None:
+        """Take in a look at the lanes of jobs that need something."""
+        new, gone = self.served.found(lanes)
+        for lane in gone:
+            self.floors.forget_lane(lane)
+        if new:
             self.wake()
 
     def rely_on_wakeups(self, hears: bool) -> None:
@@ -161,7 +162,7 @@ class Claimer(Service):
         self._waits_for_room = not all(rooms.values())
         moment = self.store_time()
         scans = self._scans(rooms)
-        if quiet and (due := await self._store.next_due(scans)) != 0:
+        if quiet and (due := await self._first_due(scans)) != 0:
             # One statement for a look that finds nothing, and nothing is written.
             return self._next_look(0, limit, moment, due)
         taken = await self.claim(scans, limit)
@@ -174,6 +175,9 @@ class Claimer(Service):
 
     def _rooms(self) -> dict[str, int]:
         rooms = self._dispatcher.rooms()
+        if self.served.may_grow:
+            lanes = self.served.by_queue
+            rooms = {queue: _bounded(room, len(lanes[queue])) for queue, room in rooms.items()}
         return rooms if self.leave_room is None else self.leave_room(rooms)
 
     async def claim(self, scans: Sequence[LaneScan], limit: int) -> int:
@@ -203,14 +207,15 @@ class Claimer(Service):
 
     def _scans(self, rooms: Mapping[str, int]) -> list[LaneScan]:
         """Return what to look at, another queue first each time so that all get their turn."""
-        queues = [queue for queue in self._lanes if rooms[queue] > 0]
+        known = self.served.by_queue
+        queues = [queue for queue in known if rooms[queue] > 0]
         self._turn += 1
         turn = self._turn % len(queues)
         scans = []
         for queue in queues[turn:] + queues[:turn]:
-            lanes = self._lanes[queue]
-            share = -(-rooms[queue] // len(lanes))
-            scans += [LaneScan(lane, queue, share, self.floors.of(lane)) for lane in lanes]
+            scans += [
+                LaneScan(lane, queue, rooms[queue], self.floors.of(lane)) for lane in known[queue]
+            ]
         self._asked = scans
         return scans
 
@@ -219,7 +224,11 @@ class Claimer(Service):
         # What was claimed starts first: to ask for the next due time takes a good part of the
         # time that a lone job waits.
         await self.runtime.sleep(0)
-        return self._next_look(taken, limit, moment, await self._store.next_due(self._asked))
+        due = await self._first_due(self._asked)
+        return self._next_look(taken, limit, moment, due)
+
+    async def _first_due(self, scans: Sequence[LaneScan]) -> float | None:
+        return min((await self._store.next_due(scans)).values(), default=None)
 
     def _next_look(self, taken: int, limit: int, moment: datetime, due: float | None) -> float:
         """Return how long to wait when so much was taken and the next job is due then."""
@@ -237,3 +246,8 @@ class Claimer(Service):
             return due
         # Something is due that we did not get: it came just now, or another holds it.
         return self.runtime.uniform(*ASK_AGAIN) if self._misses < MISSES else pause
+
+
+def _bounded(room: int, lanes: int) -> int:
+    """Return how many jobs to ask of a queue with so many lanes in one claim."""
+    return room if lanes <= LANES else max(room * LANES // lanes, 1)

@@ -12,6 +12,7 @@ from detent._engine.claim import Claimer
 from detent._engine.daemons import DaemonKeeper
 from detent._engine.declare import Declarer
 from detent._engine.dispatch import Dispatcher
+from detent._engine.find import LaneFinder
 from detent._engine.finish import Finisher
 from detent._engine.gates import GatedClaimer
 from detent._engine.guards import ResilienceGuard
@@ -49,16 +50,9 @@ class Crew:
         self.breakers = self._breakers()
         self.bench = self._bench()
         self.dispatcher = Dispatcher(self.bench, self.finisher, config.node.slots())
-        self.claimer = Claimer(
-            runtime,
-            bus,
-            store,
-            dispatcher=self.dispatcher,
-            config=config.node,
-            polling=config.polling,
-            boost_interval=config.store.priority_boost_interval,
-        )
+        self.claimer = self._claimer()
         self.looker = Looker(runtime, bus, store, self.claimer)
+        self.finder = LaneFinder(runtime, bus, store, self.claimer)
         self.signals = SignalReader(
             runtime, bus, store, self.dispatcher, config.node.signal_interval.total_seconds()
         )
@@ -99,6 +93,18 @@ class Crew:
         self.slot_forgetter = SlotForgetter(runtime, bus, store, self.elector, config.schedules)
         self.watchdog = None if parts.stack is None else self._watchdog(parts.stack)
         self._introduce()
+
+    def _claimer(self) -> Claimer:
+        parts = self._parts
+        return Claimer(
+            parts.runtime,
+            parts.bus,
+            parts.store,
+            dispatcher=self.dispatcher,
+            config=parts.config.node,
+            polling=parts.config.polling,
+            boost_interval=parts.config.store.priority_boost_interval,
+        )
 
     def _gated_claimer(self) -> GatedClaimer:
         parts = self._parts
@@ -227,6 +233,11 @@ class Crew:
         self.firer.on_fired = self._jobs_came
         self.firer.seal = self._parts.seal
 
+    async def prepare(self) -> None:
+        """Know what there is to claim, before the first claim."""
+        await self.gates.declare()
+        await self.finder.look()
+
     def room_came(self) -> None:
         """A slot is free, or a claim has been ended for good."""
         self.claimer.room_came()
@@ -237,6 +248,7 @@ class Crew:
     def rely_on_wakeups(self, hears: bool) -> None:
         """Let those who claim know whether wake-ups reach this node."""
         self.claimer.rely_on_wakeups(hears)
+        self.finder.rely_on_wakeups(hears)
         self.gates.rely_on_wakeups(hears)
 
     def _jobs_came(self, wakes: Sequence[Wake]) -> None:
@@ -264,7 +276,7 @@ class Crew:
         if WORKER not in self._parts.config.node.roles:
             return chores
         claimers = (self.claimer, self.gates, self.suspects)
-        return (*claimers, self.looker, self.adopter, *chores)
+        return (*claimers, self.looker, self.finder, self.adopter, *chores)
 
     @property
     def lasting(self) -> Sequence[Service]:
@@ -311,6 +323,8 @@ class Crew:
     def receive(self, wakes: Sequence[Wake]) -> None:
         """Hand wake-ups to those who wait for work."""
         self.claimer.receive(wakes)
+        if not wakes:
+            self.finder.wake()
         self.gates.receive(wakes)
         self.suspects.receive(wakes)
         self.elector.receive(wakes)

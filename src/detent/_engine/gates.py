@@ -71,7 +71,7 @@ class GatedClaimer(Service):
         self._dispatcher = dispatcher
         self._config = config
         self._boost_interval = boost_interval
-        self._lanes = KnownLanes(dict.fromkeys(claimer.lanes), runtime.monotonic)
+        self._lanes = KnownLanes(claimer.served.serves, runtime.monotonic)
         self._floors = Floors()
         self._cursor = ""
         self._look_at = 0.0

@@ -1,11 +1,11 @@
 """The lanes with gates that a node knows of: which may be asked now, which later, and why."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from typing import Final
 
 from detent._engine.lane import NOTHING, TOKENS, UNKNOWN, KnownLane, Places
-from detent.model.gates import QUEUE, gate_name, gates_of, without_gates
+from detent.model.gates import QUEUE, gate_name, gates_of
 from detent.model.job import SUSPECT, Priority, queue_of
 from detent.spi.limits import LaneAnswer
 
@@ -31,8 +31,8 @@ def is_shut(told: LaneAnswer) -> bool:
 class KnownLanes:
     """All that a node knows of, each either ready or planned for a moment."""
 
-    def __init__(self, served: Collection[str], monotonic: Callable[[], float]) -> None:
-        self._served = served
+    def __init__(self, serves: Callable[[str], bool], monotonic: Callable[[], float]) -> None:
+        self._serves = serves
         self._monotonic = monotonic
         self._known: dict[str, KnownLane] = {}
         self._blocked: dict[str, Places] = {}
@@ -195,7 +195,7 @@ class KnownLanes:
         known = self._known.get(lane)
         if known is not None:
             return known
-        if without_gates(lane) not in self._served:
+        if not self._serves(lane):
             return None
         if lane.endswith(SUSPECT):
             self.suspects[lane] = None

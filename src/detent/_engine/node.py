@@ -126,7 +126,7 @@ class Node:
         await self._crew.declarer.begin()
         with contextlib.suppress(StoreError):
             # Before the first claim, if the store answers; otherwise as soon as it does.
-            await self._crew.gates.declare()
+            await self._crew.prepare()
         if self._parts.limits:
             # The first heartbeat may have been before: which queues have a limit is to be heard.
             self._called.set()

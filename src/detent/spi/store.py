@@ -88,10 +88,11 @@ class EnqueueStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ClaimRequest:
-    """What a node asks for: at most `limit` jobs in all, lanes in the order given."""
+    """What a node asks for: at most `limit` jobs in all, queues in the order given."""
 
     node: UUID
     scans: Sequence[LaneScan]
+    """The lanes of one queue stand together, and have the room of the queue in common."""
     limit: int
     boost_interval: timedelta
     inline_args: int
@@ -104,10 +105,11 @@ class ClaimStore(Protocol):
     async def claim_jobs(self, request: ClaimRequest) -> list[Claim]:
         """Move due jobs to running in the node's name and return them, best first.
 
-        Within a lane the order is `priority + floor(waited / boost_interval)` descending, then
-        due time, then id (an interval of zero switches the boost off). Jobs of paused queues
-        stay. No job is ever given to two nodes. A node that is not active, or whose lease has
-        run out, gets nothing. An empty or short answer does not mean that nothing is due:
+        Over all lanes of a queue the order is `priority + floor(waited / boost_interval)`
+        descending, then due time, then id (an interval of zero switches the boost off). Of each
+        queue no more are taken than it has room for. Jobs of paused queues stay. No job is ever
+        given to two nodes. A node that is not active, or whose lease has run out, gets nothing. An
+        empty or short answer does not mean that nothing is due:
         another node may hold rows at this moment, or they stand below a floor.
         """
 
@@ -118,11 +120,19 @@ class ClaimStore(Protocol):
         full of dead rows, so it is called beside the hot path.
         """
 
-    async def next_due(self, scans: Sequence[LaneScan]) -> float | None:
-        """Return the seconds until the first job of these lanes is due, from their floors on.
+    async def needy_lanes(self, queues: Sequence[str]) -> list[str]:
+        """Return the lanes of these queues that ask for capabilities, have no gates, and hold jobs.
 
-        0 when one is due already, None when there is none. Paused queues are left out. Locks
-        nothing.
+        In the order of their bytes, up to a number that the store sets. Locks nothing, and walks
+        over no lane's jobs. It may be slow when such lanes are full of dead rows, so it is called
+        beside the hot path.
+        """
+
+    async def next_due(self, scans: Sequence[LaneScan]) -> Mapping[str, float]:
+        """Return for each queue of these lanes in how many seconds its first job is due.
+
+        From the floors on; 0 when one is due already. Queues without jobs and paused queues are
+        left out. Locks nothing.
         """
 
     async def load_args(self, claims: Sequence[Claim]) -> Mapping[UUID, bytes]:

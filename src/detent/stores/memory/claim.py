@@ -6,10 +6,10 @@ from heapq import nsmallest
 from typing import Any, Final
 from uuid import UUID
 
-from detent.model.gates import QUEUE, Gate, gate_name
-from detent.model.job import Claim, Hook, Position, queue_of
+from detent.model.gates import QUEUE, Gate, gate_name, is_gated
+from detent.model.job import LANE_SEPARATOR, Claim, Hook, Position, queue_of
 from detent.spi.limits import GatedRequest
-from detent.spi.scans import Floor, LaneScan
+from detent.spi.scans import Floor, LaneScan, by_queue
 from detent.spi.store import ClaimRequest
 from detent.stores.memory.nodes import ACTIVE
 from detent.stores.memory.tables import Ready, Running, Tables
@@ -19,18 +19,19 @@ LATE: Final = timedelta(seconds=1)
 
 
 def claim_jobs(tables: Tables, now: datetime, request: ClaimRequest) -> list[Claim]:
-    """Move the best due jobs to running, lane by lane, under one new fence."""
+    """Move the best due jobs to running, queue by queue, under one new fence."""
     node = tables.nodes.get(request.node)
     if node is None or node.state != ACTIVE or node.lease_until <= now:
         return []
     tables.fence += 1
     claims: list[Claim] = []
-    for scan in request.scans:
-        if _closed(tables, scan.queue):
+    order = order_at(now, request.boost_interval)
+    for scans in by_queue(request.scans):
+        if _closed(tables, scans[0].queue):
             continue
-        room = min(scan.room, request.limit - len(claims))
-        best = nsmallest(room, visible(tables, now, scan), order_at(now, request.boost_interval))
-        claims += [take(tables, now, place, request) for place in best]
+        room = min(scans[0].room, request.limit - len(claims))
+        due = [place for scan in scans for place in visible(tables, now, scan)]
+        claims += [take(tables, now, place, request) for place in nsmallest(room, due, order)]
     return claims
 
 
@@ -49,16 +50,30 @@ def look(tables: Tables, now: datetime, lanes: Sequence[str]) -> list[Position]:
     ]
 
 
-def next_due(tables: Tables, now: datetime, scans: Sequence[LaneScan]) -> float | None:
-    """Return the seconds until the first job that a claim could take is due."""
-    moments = [
-        place.due_at
-        for scan in scans
-        if not _closed(tables, scan.queue)
-        for place in tables.ready.values()
-        if place.lane == scan.lane and not _hidden(place, scan.floors[place.priority], now)
-    ]
-    return max((min(moments) - now).total_seconds(), 0.0) if moments else None
+def needy_lanes(tables: Tables, now: datetime, queues: Sequence[str]) -> list[str]:
+    """Return the lanes without gates that ask for capabilities and hold jobs."""
+    lanes = {place.lane: None for place in tables.ready.values()}
+    return sorted(
+        (
+            lane
+            for lane in lanes
+            if LANE_SEPARATOR in lane and not is_gated(lane) and queue_of(lane) in queues
+        ),
+        key=str.encode,
+    )
+
+
+def next_due(tables: Tables, now: datetime, scans: Sequence[LaneScan]) -> dict[str, float]:
+    """Return the seconds until the first job that a claim could take is due, by queue."""
+    moments: dict[str, datetime] = {}
+    for scan in scans:
+        if _closed(tables, scan.queue):
+            continue
+        for place in tables.ready.values():
+            if place.lane == scan.lane and not _hidden(place, scan.floors[place.priority], now):
+                known = moments.get(scan.queue, place.due_at)
+                moments[scan.queue] = min(known, place.due_at)
+    return {queue: max((at - now).total_seconds(), 0.0) for queue, at in moments.items()}
 
 
 def _closed(tables: Tables, queue: str) -> bool:

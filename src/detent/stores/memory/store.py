@@ -121,7 +121,10 @@ class MemoryStore(Breaking, Telling, Scheduling):
     async def look(self, lanes: Sequence[str]) -> list[Position]:
         return await self._do(claim.look, lanes)
 
-    async def next_due(self, scans: Sequence[LaneScan]) -> float | None:
+    async def needy_lanes(self, queues: Sequence[str]) -> list[str]:
+        return await self._do(claim.needy_lanes, queues)
+
+    async def next_due(self, scans: Sequence[LaneScan]) -> dict[str, float]:
         return await self._do(claim.next_due, scans)
 
     async def load_args(self, claims: Sequence[Claim]) -> Mapping[UUID, bytes]:

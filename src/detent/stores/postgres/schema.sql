@@ -498,6 +498,10 @@ CREATE INDEX detent_pass_gate ON detent.detent_pass (gate, at);
 CREATE INDEX detent_ready_gated ON detent.detent_ready (lane COLLATE "C")
     WHERE strpos(lane, '~') > 0;
 
+-- The lanes that ask for capabilities, in the same way.
+CREATE INDEX detent_ready_needy ON detent.detent_ready (lane COLLATE "C")
+    WHERE strpos(lane, '+') > 0 AND strpos(lane, '~') = 0;
+
 -- How many may pass a rate now; below one: none.
 CREATE FUNCTION detent.detent_rate_left(
     gate_ text, count_ integer, per_ float8, burst_ integer, algorithm_ text, now_ timestamptz

@@ -5,7 +5,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from detent.model.job import Claim, Position
-from detent.spi.scans import Floor, LaneScan
+from detent.spi.scans import Floor, LaneScan, by_queue
 from detent.spi.store import ClaimRequest
 from detent.stores.sqlite.columns import (
     MICROSECONDS,
@@ -25,6 +25,8 @@ from detent.stores.sqlite.statements import sql
 
 # No floor hides what became due this recently: a caller's transaction may commit a little late.
 LATE: Final = MICROSECONDS
+# Of more lanes than that a node learns by hints.
+MOST_LANES: Final = 10_000
 # Below every due time there is.
 BEGINNING: Final = -(1 << 62)
 
@@ -51,17 +53,25 @@ class Claiming:
             for lane, priority, due_at, job_id in rows
         ]
 
-    async def next_due(self, scans: Sequence[LaneScan]) -> float | None:
+    async def needy_lanes(self, queues: Sequence[str]) -> list[str]:
+        """See `ClaimStore.needy_lanes`."""
+        ranges = written([(f"{queue}+", f"{queue},") for queue in queues])
+        rows = await self.database.read(
+            lambda session: session.rows(sql("needy_lanes"), ranges, MOST_LANES)
+        )
+        return [lane for (lane,) in rows]
+
+    async def next_due(self, scans: Sequence[LaneScan]) -> Mapping[str, float]:
         """See `ClaimStore.next_due`."""
 
-        def work(session: Session) -> float | None:
+        def work(session: Session) -> Mapping[str, float]:
             begins = [
                 (scan.lane, scan.queue, [begin_at(floor, session.now)[0] for floor in scan.floors])
                 for scan in scans
             ]
             ids = b"".join([begin_at(floor, 0)[1] for scan in scans for floor in scan.floors])
-            due_at: int | None = session.value(sql("next_due"), written(begins), ids)
-            return None if due_at is None else max(due_at - session.now, 0) / MICROSECONDS
+            rows = session.rows(sql("next_due"), written(begins), ids)
+            return {queue: max(due - session.now, 0) / MICROSECONDS for queue, due in rows}
 
         return await self.database.read(work)
 
@@ -91,19 +101,32 @@ class _Claiming:
         return None if self._due else []
 
     def take(self, session: Session) -> list[Any] | AfterCommit:
-        """Move the best due jobs to running, lane by lane, under one new fence."""
+        """Move the best due jobs to running, queue by queue, under one new fence."""
         fence = session.value(sql("claim_jobs", "fence"))
         left = self._request.limit
-        for number in self._due:
-            scan = self._request.scans[number]
-            if (room := min(scan.room, left)) > 0:
-                left -= self._take_from(session, scan, room, fence)
+        for scans in by_queue([self._request.scans[number] for number in self._due]):
+            if (room := min(scans[0].room, left)) > 0:
+                left -= self._take_from_queue(session, scans, room, fence)
         if left == self._request.limit:
             return []
         session.change(sql("claim_jobs", "fenced"), fence)
         session.change(sql("claim_jobs", "running"), fence, self._node, session.now)
         session.change(sql("claim_jobs", "gone"), fence)
         return AfterCommit(lambda session: self._read(session, fence))
+
+    def _take_from_queue(
+        self, session: Session, scans: Sequence[LaneScan], room: int, fence: int
+    ) -> int:
+        """Take the best of all lanes of one queue; return how many."""
+        if len(scans) == 1:
+            return self._take_from(session, scans[0], room, fence)
+        first = session.value(sql("claim_jobs", "first"))
+        taken = sum([self._take_from(session, scan, room, fence) for scan in scans])
+        if taken > room:
+            taken -= session.change(
+                sql("claim_jobs", "rest"), first, session.now, self._boost, room
+            )
+        return taken
 
     def _take_from(self, session: Session, scan: LaneScan, room: int, fence: int) -> int:
         return session.change(
@@ -121,7 +144,8 @@ class _Claiming:
         )
 
     def _read(self, session: Session, fence: int) -> list[Any]:
-        taken = session.table(sql("claim_jobs", "taken"), fence, self._request.inline_args)
+        inline = self._request.inline_args
+        taken = session.table(sql("claim_jobs", "taken"), fence, inline, session.now, self._boost)
         session.change(sql("claim_jobs", "clear"), fence)
         return taken
 

@@ -214,7 +214,8 @@ class _GatedClaiming:
         session.change(sql("claim_jobs", "fenced"), fence)
         session.change(sql("claim_jobs", "running"), fence, self._node, session.now)
         session.change(sql("claim_jobs", "gone"), fence)
-        taken = session.table(sql("claim_jobs", "taken"), fence, self._request.inline_args)
+        inline = self._request.inline_args
+        taken = session.table(sql("claim_jobs", "taken"), fence, inline, session.now, self._boost)
         session.change(sql("claim_jobs", "clear"), fence)
         return taken
 

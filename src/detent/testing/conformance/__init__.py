@@ -34,6 +34,7 @@ _MODULES = (
     "histories",
     "inspect",
     "keys",
+    "lanes",
     "leadership",
     "limits",
     "locks",
@@ -64,6 +65,7 @@ from detent.testing.conformance.finish import FinishConformance  # noqa: E402
 from detent.testing.conformance.firing import FiringConformance  # noqa: E402
 from detent.testing.conformance.histories import HistoryConformance  # noqa: E402
 from detent.testing.conformance.inspect import InspectConformance  # noqa: E402
+from detent.testing.conformance.lanes import LaneConformance  # noqa: E402
 from detent.testing.conformance.leadership import LeaderConformance  # noqa: E402
 from detent.testing.conformance.limits import LimitConformance  # noqa: E402
 from detent.testing.conformance.locks import LockConformance  # noqa: E402
@@ -89,6 +91,7 @@ __all__ = [
     "FiringConformance",
     "HistoryConformance",
     "InspectConformance",
+    "LaneConformance",
     "LeaderConformance",
     "LimitConformance",
     "LockConformance",
@@ -109,6 +112,7 @@ class StoreConformance(
     EnqueueConformance,
     BlockingConformance,
     ClaimConformance,
+    LaneConformance,
     FinishConformance,
     NodeConformance,
     RescueConformance,

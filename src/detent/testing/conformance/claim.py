@@ -38,7 +38,7 @@ from detent.testing.conformance.steps import (
 BOOST = timedelta(minutes=10)
 LAST_ID = UUID(int=(1 << 128) - 1)
 
-#: A priority and how many minutes ago a job was due. The half minute that `_backlog` adds keeps
+#: A priority and how many minutes ago a job was due. The half minute that `backlog` adds keeps
 #: every job away from the moment of its next boost, so the clock may move during a test.
 ENTRIES = st.lists(
     st.tuples(st.sampled_from(Priority), st.integers(0, 45)), min_size=1, max_size=30
@@ -57,7 +57,8 @@ def in_order(jobs: list[NewJob], now: datetime, boost_interval: timedelta) -> li
     return [job.id for job in sorted(jobs, key=rank)]
 
 
-def _backlog(entries: list[tuple[Priority, int]], now: datetime, queue: str) -> list[NewJob]:
+def backlog(entries: list[tuple[Priority, int]], now: datetime, queue: str) -> list[NewJob]:
+    """Return jobs of these priorities that were due so many minutes ago."""
     return [
         new_job(queue, priority=priority, due_at=now - minutes * MINUTE - 30 * SECOND)
         for priority, minutes in entries
@@ -82,7 +83,7 @@ class ClaimConformance:
     ) -> None:
         queue = str(new_id())  # one store for all examples
         now = await now_of(store)
-        jobs = _backlog(entries, now, queue)
+        jobs = backlog(entries, now, queue)
         await store.enqueue_jobs(jobs)
         node = await joined(store)
         taken: list[UUID] = []
@@ -371,25 +372,26 @@ class ClaimConformance:
     async def test_the_next_job_is_due_at_once_or_after_a_while_or_never(
         self, store: Store
     ) -> None:
-        assert await store.next_due([lane_scan()]) is None
-        assert await store.next_due([]) is None
+        assert await store.next_due([lane_scan()]) == {}
+        assert await store.next_due([]) == {}
         await enqueued(store, new_job(delay=7200), new_job(delay=3600), new_job("mail"))
-        wait = await store.next_due([lane_scan()])
-        assert wait is not None
-        assert 3500 < wait <= 3600
-        assert await store.next_due([lane_scan(), lane_scan("mail")]) == 0
-        assert await store.next_due([lane_scan("mail", needs=["gpu"])]) is None
+        waits = await store.next_due([lane_scan()])
+        assert 3500 < waits["default"] <= 3600
+        waits = await store.next_due([lane_scan(), lane_scan("mail"), lane_scan("none")])
+        assert sorted(waits) == ["default", "mail"]
+        assert 3500 < waits["default"] <= 3600
+        assert waits["mail"] == 0
+        assert await store.next_due([lane_scan("mail", needs=["gpu"])]) == {}
 
     async def test_the_next_job_is_one_that_a_claim_may_take(self, store: Store) -> None:
         now = await now_of(store)
         await enqueued(store, new_job(due_at=now - HOUR), new_job("mail"))
         floors = [Floor(now - MINUTE, new_id())] * len(Priority)
-        assert await store.next_due([lane_scan(floors=floors)]) is None, "it is below the floor"
-        assert await store.next_due([lane_scan()]) == 0
+        assert await store.next_due([lane_scan(floors=floors)]) == {}, "it is below the floor"
+        assert await store.next_due([lane_scan()]) == {"default": 0}
         await enqueued(store, new_job(delay=3600))
-        wait = await store.next_due([lane_scan(floors=floors)])
-        assert wait is not None
-        assert 3500 < wait <= 3600
+        waits = await store.next_due([lane_scan(floors=floors)])
+        assert 3500 < waits["default"] <= 3600
         await store.pause_queue("mail")
-        assert await store.next_due([lane_scan("mail")]) is None
+        assert await store.next_due([lane_scan("mail")]) == {}
         assert await claimed_ids(store, await joined(store), "mail") == []

@@ -244,7 +244,7 @@ class LimitConformance:
         assert list((await store.beat(node, HOUR)).limited) == [QUEUE]
         assert await claimed(store, node) == []
         assert await store.look([QUEUE]) == []
-        assert await store.next_due([LaneScan(QUEUE, QUEUE, 1)]) is None
+        assert await store.next_due([LaneScan(QUEUE, QUEUE, 1)]) == {}
         answer = await asked(store, node, QUEUE, lane(SMTP), room=1)
         assert [each.taken for each in answer.lanes] == [1, 1]
         assert await running(store, "queue:default") == 2

@@ -77,6 +77,7 @@ READS: Final = (
     "load_breakers",
     "log_of",
     "look",
+    "needy_lanes",
     "next_due",
     "next_fire",
     "nodes",

@@ -1,8 +1,10 @@
 -- Move the best due jobs from ready to running in a node's name.
 -- $1 node incarnation
--- $2 lanes  $3 their queues  $4 room in each: arrays of one length
--- $5 due times  $6 ids: where scans begin, five priorities for each lane
--- $7 limit in all  $8 boost interval in seconds, 0 = off  $9 largest payload to return
+-- $2 lanes, those of one queue side by side
+-- $3 queues  $4 room in each  $5 first  $6 last of its heads: arrays of one length
+-- $7 due times  $8 ids: where scans begin, one for each head
+-- A head is one priority of one lane: number n, from 0, is priority n % 5 of lane n / 5 + 1.
+-- $9 limit in all  $10 boost interval in seconds, 0 = off  $11 largest payload to return
 WITH me AS MATERIALIZED (
     -- A node that is dead or has run out of time cannot claim. Locking its row keeps it from
     -- being declared dead between this look and our commit. FOR KEY SHARE lets heartbeats pass.
@@ -17,26 +19,25 @@ WITH me AS MATERIALIZED (
     WHERE ctid = ANY (ARRAY(
         SELECT best.row
         FROM me
-        CROSS JOIN LATERAL unnest($2::text[], $3::text[], $4::integer[])
-            WITH ORDINALITY AS scan (lane, queue, room, number)
+        CROSS JOIN LATERAL unnest($3::text[], $4::integer[], $5::integer[], $6::integer[])
+            AS scan (queue, room, first, last)
         CROSS JOIN LATERAL (
-            -- Within one priority the order is the due time, so the head of each priority by
+            -- Within one lane and priority the order is the due time, so the head of each by
             -- index, merged, is the exact order with ageing at any length of the queue.
             SELECT head.row
-            FROM generate_series(0, 4) AS level (priority)
+            FROM generate_series(scan.first, scan.last) AS level (number)
             CROSS JOIN LATERAL (
                 SELECT ready.ctid AS row, ready.due_at, ready.id
                 FROM detent.detent_ready AS ready
-                WHERE ready.lane = scan.lane
-                    AND ready.priority = level.priority::smallint
+                WHERE ready.lane = ($2::text[])[level.number / 5 + 1]
+                    AND ready.priority = (level.number % 5)::smallint
                     -- The floor: behind the dead rows that a long transaction keeps from
                     -- vacuum. Never within the last second, for an enqueue that commits late.
                     AND (ready.due_at, ready.id) >= (
                         least(
-                            ($5::timestamptz[])[(scan.number - 1) * 5 + level.priority + 1],
-                            me.now - interval '1 second'
+                            ($7::timestamptz[])[level.number + 1], me.now - interval '1 second'
                         ),
-                        ($6::uuid[])[(scan.number - 1) * 5 + level.priority + 1]
+                        ($8::uuid[])[level.number + 1]
                     )
                     AND ready.due_at <= me.now
                 ORDER BY ready.due_at, ready.id
@@ -45,8 +46,8 @@ WITH me AS MATERIALIZED (
             ) AS head
             -- date_part, since extract computes with slow numerics.
             ORDER BY
-                level.priority + CASE WHEN $8::float8 > 0 THEN
-                    floor(date_part('epoch', me.now - head.due_at) / $8) ELSE 0 END DESC,
+                level.number % 5 + CASE WHEN $10::float8 > 0 THEN
+                    floor(date_part('epoch', me.now - head.due_at) / $10) ELSE 0 END DESC,
                 head.due_at,
                 head.id
             LIMIT scan.room
@@ -56,7 +57,7 @@ WITH me AS MATERIALIZED (
             SELECT 1 FROM detent.detent_queue AS queue
             WHERE queue.name = scan.queue AND (queue.paused_at IS NOT NULL OR queue.limited)
         )
-        LIMIT $7
+        LIMIT $9
     ))
     RETURNING id, due_at, attempt, generation, priority, crashes, hooks, lane
 ), claimed AS (
@@ -73,7 +74,7 @@ SELECT
     claimed.id, claimed.fence, job.task, claimed.lane, claimed.priority, claimed.due_at,
     claimed.attempt, claimed.crashes, claimed.generation, claimed.hooks,
     -- The length of a stored value is known without reading it.
-    CASE WHEN octet_length(job.args) <= $9 THEN job.args END AS args,
+    CASE WHEN octet_length(job.args) <= $11 THEN job.args END AS args,
     job.codec, job.options, job.params, job.tags
 FROM claimed
 CROSS JOIN LATERAL (
@@ -82,7 +83,7 @@ CROSS JOIN LATERAL (
     SELECT * FROM detent.detent_job AS job WHERE job.id = claimed.id OFFSET 0
 ) AS job
 ORDER BY
-    claimed.priority + CASE WHEN $8::float8 > 0 THEN
-        floor(date_part('epoch', (SELECT now FROM me) - claimed.due_at) / $8) ELSE 0 END DESC,
+    claimed.priority + CASE WHEN $10::float8 > 0 THEN
+        floor(date_part('epoch', (SELECT now FROM me) - claimed.due_at) / $10) ELSE 0 END DESC,
     claimed.due_at,
     claimed.id

@@ -1,8 +1,9 @@
--- How long until the first job of some lanes is due: negative or 0 when one is, NULL for none.
+-- How long until the first job of each queue is due, in some of its lanes: negative or 0 when one
+-- is. Queues without one have no row.
 -- $1 lanes  $2 their queues: arrays of one length
 -- $3 due times  $4 ids: where scans begin, five priorities for each lane, as in claim_jobs
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now)
-SELECT extract(epoch FROM min(head.due_at) - min(clock.now))::float8 AS seconds
+SELECT scan.queue, extract(epoch FROM min(head.due_at) - min(clock.now))::float8 AS seconds
 FROM clock
 CROSS JOIN LATERAL unnest($1::text[], $2::text[]) WITH ORDINALITY AS scan (lane, queue, number)
 CROSS JOIN LATERAL generate_series(0, 4) AS level (priority)
@@ -25,3 +26,4 @@ WHERE NOT EXISTS (
     SELECT 1 FROM detent.detent_queue AS queue
     WHERE queue.name = scan.queue AND (queue.paused_at IS NOT NULL OR queue.limited)
 )
+GROUP BY scan.queue

@@ -24,6 +24,10 @@ WHERE EXISTS (
 -- step: fence
 SELECT value + 1 FROM detent_fence WHERE name = 'claim'
 
+-- step: first
+-- The number of the first job that is taken next.
+SELECT coalesce(max(number), 0) + 1 FROM temp.detent_taken
+
 -- step: heads
 -- Within one priority the order is the due time, so the head of each priority by index, merged,
 -- is the exact order with ageing at any length of the queue.
@@ -79,6 +83,18 @@ WHERE EXISTS (
 ORDER BY priority + CASE WHEN ?5 > 0 THEN (?3 - due_at) / ?5 ELSE 0 END DESC, due_at, id
 LIMIT ?4
 
+-- step: rest
+-- Of the lanes of one queue each gives as many as there is room for: leave all but the best of them.
+-- ?1 number of the first job of this queue  ?2 now  ?3 boost interval in microseconds, 0 = off
+-- ?4 room
+DELETE FROM temp.detent_taken
+WHERE number IN (
+    SELECT number FROM temp.detent_taken
+    WHERE number >= ?1
+    ORDER BY priority + CASE WHEN ?3 > 0 THEN (?2 - due_at) / ?3 ELSE 0 END DESC, due_at, id
+    LIMIT -1 OFFSET ?4
+)
+
 -- step: fenced
 -- One fence for the whole claim: with the id it is as unique.
 -- ?1 fence
@@ -101,7 +117,7 @@ DELETE FROM detent_ready WHERE id IN (SELECT id FROM temp.detent_taken WHERE fen
 -- step: taken
 -- What is needed to run, read when the claim is durable. As one value, since a thread that reads
 -- row by row has to win Python's lock back for each of them.
--- ?1 fence  ?2 largest payload to return
+-- ?1 fence  ?2 largest payload to return  ?3 now  ?4 boost interval in microseconds, 0 = off
 SELECT CAST(json_group_array(json_array(
     hex(id), fence, task, lane, priority, due_at, attempt, crashes, generation, hooks, args, codec,
     options, params, json(tags)
@@ -115,7 +131,8 @@ FROM (
     FROM temp.detent_taken AS taken
     CROSS JOIN detent_job AS job ON job.id = taken.id
     WHERE taken.fence = ?1
-    ORDER BY taken.number
+    ORDER BY taken.priority + CASE WHEN ?4 > 0 THEN (?3 - taken.due_at) / ?4 ELSE 0 END DESC,
+        taken.due_at, taken.id
 )
 
 -- step: clear

@@ -1,0 +1,131 @@
+"""If these fail, what a node offers makes it slow, or urgent jobs wait behind others."""
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+
+import pytest
+
+from detent import App, Priority
+from detent.testing.simulation.stage import Stage
+from detent.testing.virtual import VirtualRuntime, in_virtual_time
+
+JOBS = 1_000
+LATENCY = 0.001
+
+
+def has_ended(stage: Stage, count: int) -> bool:
+    return len(stage.tables.outcome) == count
+
+
+def names(count: int) -> Sequence[str]:
+    return [f"c{number}" for number in range(count)]
+
+
+@in_virtual_time
+@pytest.mark.parametrize("offered", [2, 6, 32, 1_000])
+async def test_a_node_is_as_fast_whatever_it_offers(offered: int) -> None:
+    stage = Stage()
+
+    @stage.app.task
+    async def work() -> None: ...
+
+    @stage.app.task(needs=["c1", "c0"])
+    async def needy() -> None: ...
+
+    async def drain(capabilities: Sequence[str]) -> tuple[int, float]:
+        stage.tables.outcome.clear()
+        await stage.app.enqueue_many([work.bind() for _ in range(JOBS)])
+        stage.line.calls.clear()
+        stage.line.latency = LATENCY
+        async with stage.node(queues={"default": 50}, capabilities=capabilities):
+            began = stage.now
+            ended = await stage.until(lambda: len(stage.tables.outcome) == JOBS)
+            claims = stage.line.count("claim_jobs")
+        stage.line.latency = 0.0
+        return claims, ended - began
+
+    claims, took = await drain(())
+    more_claims, took_longer = await drain(names(offered))
+    assert more_claims <= claims * 1.5
+    assert took_longer <= took * 1.5
+
+
+@in_virtual_time
+@pytest.mark.parametrize("enqueued_first", [True, False])
+async def test_one_queue_has_one_order_over_all_that_its_jobs_need(enqueued_first: bool) -> None:
+    stage, begun, go = Stage(), list[str](), asyncio.Event()
+
+    @stage.app.task
+    async def hold() -> None:
+        await go.wait()
+
+    @stage.app.task
+    async def work(name: str) -> None:
+        begun.append(name)
+
+    async def enqueue() -> None:
+        for number in range(9):
+            await work.options(priority=Priority.LOW).enqueue(f"plain {number}")
+        await work.options(priority=Priority.HIGH, needs=["ml", "gpu"]).enqueue("both")
+        await work.options(priority=Priority.CRITICAL, needs=["gpu"]).enqueue("gpu")
+        await work.options(priority=Priority.CRITICAL, needs=["fpga"]).enqueue("never")
+
+    if enqueued_first:
+        await enqueue()
+        go.set()
+    async with stage.node(queues={"default": 1}, capabilities=["gpu", "ml"]):
+        if not enqueued_first:
+            await hold.enqueue()
+            await stage.until(lambda: stage.tables.running)
+            await enqueue()
+            # Hints are on their way.
+            await asyncio.sleep(0.1)
+            go.set()
+        await stage.until(lambda: len(begun) == 11)
+        await asyncio.sleep(1)
+    assert begun == ["gpu", "both", *(f"plain {number}" for number in range(9))]
+
+
+@in_virtual_time
+@pytest.mark.parametrize("wakeups", [True, False])
+async def test_lanes_of_which_nobody_tells_are_found(wakeups: bool) -> None:
+    stage = Stage(wakeups=wakeups)
+
+    @stage.app.task(needs=["gpu"])
+    async def work() -> None: ...
+
+    mute = App(store=stage.store, runtime=VirtualRuntime("mute"))
+    untold = mute.task(name=work.name, needs=["gpu"])(work.function)
+    async with stage.node(capabilities=["gpu"]):
+        await asyncio.sleep(1)
+        for number in range(3):
+            await untold.enqueue()
+            began = stage.now
+            ended = await stage.until(partial(has_ended, stage, number + 1))
+            assert ended - began < 11.0
+            # The lane is forgotten meanwhile.
+            await asyncio.sleep(60)
+
+
+@in_virtual_time
+async def test_a_node_that_offers_nothing_looks_for_nothing() -> None:
+    stage = Stage()
+    async with stage.node():
+        await asyncio.sleep(60)
+    assert stage.line.count("needy_lanes") == 0
+
+
+@in_virtual_time
+async def test_lanes_that_stay_empty_are_not_asked_for_ever() -> None:
+    stage = Stage()
+
+    @stage.app.task
+    async def work() -> None: ...
+
+    async with stage.node(capabilities=names(8)) as node:
+        for number in range(1, 8):
+            await work.options(needs=names(number)).enqueue()
+        await stage.until(lambda: len(stage.tables.outcome) == 7)
+        await asyncio.sleep(30)
+        assert list(node._crew.claimer.lanes) == ["default"]
