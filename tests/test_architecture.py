@@ -50,6 +50,7 @@ BROAD_EXCEPT = (
 #: inserts look for known ids themselves, and its claims through gates are wide anyway.
 NEEDS_NONE = {
     "claim_wide": ("sqlite",),
+    "confirm_commits": ("sqlite",),
     "displace_jobs": ("sqlite",),
     "end_sessions": ("sqlite",),
     "find_lost": ("sqlite",),

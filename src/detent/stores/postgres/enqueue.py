@@ -50,8 +50,18 @@ class Enqueuing:
                 if len(new) == len(jobs):
                     raise
                 jobs = new
+                if not jobs:
+                    await self._confirm()
             else:
                 return
+
+    async def _confirm(self) -> None:
+        """Write before an answer that rests on what earlier transactions have written.
+
+        A transaction that writes nothing waits for no standby, so a job that was acknowledged
+        could be lost with the primary.
+        """
+        await self.database.fetch("confirm_commits")
 
     async def _without_known(self, jobs: Sequence[NewJob]) -> list[NewJob]:
         """Return those that are not stored yet, each once and as it came first."""
@@ -69,6 +79,7 @@ class Enqueuing:
         try:
             return await self.database.transact(work)
         except TakenError as taken:
+            await self._confirm()
             return taken.placed
 
 
