@@ -3,6 +3,7 @@
 import asyncio
 import atexit
 import os
+import signal
 import tempfile
 from pathlib import Path
 from typing import Any, Final, Self
@@ -10,7 +11,7 @@ from typing import Any, Final, Self
 import asyncpg
 import pytest
 
-from detent.testing.postgres import TemporaryPostgres
+from detent.testing.postgres import TemporaryPostgres, _live_children
 from tests.cluster.database import until
 
 SLOT: Final = "standby"
@@ -103,6 +104,13 @@ class Pair:
         await connection.execute("SELECT pg_reload_conf()")
         assert await connection.fetchval("SELECT pg_promote()")
         await connection.close()
+
+    def freeze(self) -> None:
+        """Stop all processes of the primary: its connections stay open, and nothing answers."""
+        assert self.primary.pid is not None
+        os.kill(self.primary.pid, signal.SIGSTOP)
+        for child in _live_children(self.primary.pid):
+            os.kill(child, signal.SIGSTOP)
 
     async def make_read_only(self) -> None:
         """Let the old primary answer, but take no more writes, as one does that was demoted."""

@@ -84,6 +84,35 @@ async def test_trouble_is_waited_out_with_growing_pauses_and_told_twice() -> Non
 
 
 @in_virtual_time
+async def test_an_answer_that_others_had_cuts_the_pause_after_trouble_short() -> None:
+    away = True
+
+    def act(_round: int) -> None:
+        if away:
+            raise StoreUnavailable("down")
+
+    def answer() -> None:
+        nonlocal away
+        away = False
+        service.store_answers()
+
+    service = Clockwork(delay=1, act=act)
+    asyncio.get_running_loop().call_later(60, answer)
+    # Work that comes is no sign that the store is back.
+    asyncio.get_running_loop().call_later(59.9, service.wake)
+    await run_for(service, 60.5)
+    assert [at for at in service.rounds if at > 59.8] == [60, 60], "and then what came meanwhile"
+
+
+@in_virtual_time
+async def test_an_answer_is_no_news_to_a_service_without_trouble() -> None:
+    service = Clockwork(delay=10)
+    asyncio.get_running_loop().call_later(5, service.store_answers)
+    await run_for(service, 15)
+    assert service.rounds == [0, 10]
+
+
+@in_virtual_time
 async def test_a_bug_in_a_round_does_not_end_the_service() -> None:
     def act(round_: int) -> None:
         if round_ == 1:

@@ -320,6 +320,11 @@ class Crew:
         self.claimer.floors.forget()
         self.gates.forget()
 
+    def store_answers(self) -> None:
+        """Let the services try again that wait after trouble with the store."""
+        for service in self:
+            service.store_answers()
+
     def receive(self, wakes: Sequence[Wake]) -> None:
         """Hand wake-ups to those who wait for work."""
         self.claimer.receive(wakes)

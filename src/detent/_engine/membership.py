@@ -49,6 +49,8 @@ class Membership:
         self._store_time = datetime.min.replace(tzinfo=UTC)
         self.identity = identity
         self.skew = timedelta(0)
+        self.unanswered = False
+        """Whether the last heartbeat got no answer."""
         self.draining = False
         """Whether somebody wants this node to drain."""
         self.slots: Mapping[str, int] = {}
@@ -116,8 +118,10 @@ class Membership:
                     # Not wait_for: before Python 3.12 it may swallow the order to stop.
                     async with asyncio.timeout(patience):
                         await self._beat()
+                    self.unanswered = False
                 except (StoreError, TimeoutError):
                     # The store's trouble is told by the services; here only time counts.
+                    self.unanswered = True
                     pause = interval * RETRY
                 await self._runtime.sleep(pause)
         finally:

@@ -179,9 +179,13 @@ class Node:
     async def _watch(self) -> None:
         """Stop everything when the lease is lost, and join again under a new incarnation."""
         pause = self._parts.config.cluster.lease.total_seconds() * WATCH
+        unanswered = False
         while True:
             if await self._called.wait(pause):
                 await self._membership.ask(pause)
+            if unanswered and not self._membership.unanswered:
+                self._crew.store_answers()
+            unanswered = self._membership.unanswered
             if self._membership.slots != self._slots:
                 self._slots = self._membership.slots
                 self._crew.dispatcher.resize(self._slots)
@@ -225,6 +229,7 @@ class Node:
                 pause = min(pause * 2, lease * RETURN)
                 continue
             self._membership = fresh
+            self._crew.store_answers()
             self._crew.work_for(fresh.incarnation)
             self._crew.claimer.wake()
             return

@@ -26,6 +26,7 @@ class Service(ABC):
         self.runtime = runtime
         self.bus = bus
         self._wakeup = Wakeup(runtime)
+        self._answered = Wakeup(runtime)
         self._pause = 0.0
         self._stopping = False
         self.woken = True
@@ -34,6 +35,11 @@ class Service(ABC):
     def wake(self) -> None:
         """Run as soon as possible instead of after the wait."""
         self._wakeup.set()
+
+    def store_answers(self) -> None:
+        """Cut the pause after trouble short: another part of the node has had an answer."""
+        if self._pause:
+            self._answered.set()
 
     def stop(self) -> None:
         """End after the piece of work that is being done."""
@@ -60,7 +66,7 @@ class Service(ABC):
             if self._pause in (FIRST_PAUSE, LONGEST_PAUSE):
                 self.bus.emit(StoreTrouble(self.name, f"{type(error).__name__}: {error}", pause))
             self.on_trouble(error)
-            await self.runtime.sleep(pause)
+            await self._answered.wait(pause)
             return 0.0
         if self._pause:
             self._pause = 0.0

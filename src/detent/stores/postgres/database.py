@@ -5,14 +5,13 @@ state behind, so a returned connection needs no reset (the driver's pool sends o
 """
 
 import asyncio
-import os
 import random
-import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from math import inf
 from typing import Any, Final, TypeAlias, TypeVar
 
 import asyncpg
@@ -38,6 +37,9 @@ MAX_TRIES: Final = 6
 # What tasks never hold: with all connections lent, one that waits for the store would wait for
 # itself, and the node would neither claim nor finish.
 KEPT: Final = 2
+# A statement that waits for so long is a reason to ask whether its server is still the right one.
+SLOW: Final = 2.0
+LOOK: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +62,15 @@ class Address:
 class Pool:
     """Connections of one event loop; the one used last is used next, so that few stay warm."""
 
-    def __init__(self, connect: Callable[[], Awaitable[Connection]], size: int) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], Awaitable[Connection]],
+        size: int,
+        on_slow: Callable[[], None],
+    ) -> None:
         self.loop = asyncio.get_running_loop()
         self._connect = connect
+        self._on_slow = on_slow
         lent = max(size - KEPT, 1)
         self._size = max(size, lent + 1)
         self.lending = asyncio.Semaphore(lent)
@@ -71,9 +79,32 @@ class Pool:
         self._idle: list[Connection] = []
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._closed = False
+        self._since: dict[Connection, float] = {}
+        self._look: asyncio.TimerHandle | None = None
 
     async def acquire(self) -> Connection:
-        """Return a connection that nobody else uses."""
+        """Return a connection for statements of ours; `on_slow` is called if they take long."""
+        connection = await self.borrow()
+        self._since[connection] = self.loop.time()
+        if self._look is None:
+            self._look = self.loop.call_later(LOOK, self._look_for_slow)
+        return connection
+
+    def _look_for_slow(self) -> None:
+        # One timer for all of them, and none while nothing is under way.
+        self._look = None
+        if self._since:
+            self._look = self.loop.call_later(LOOK, self._look_for_slow)
+            if self.waited(*self._since) >= SLOW:
+                self._on_slow()
+
+    def waited(self, *connections: Connection) -> float:
+        """Return for how many seconds the longest of these has been in use."""
+        began = (self._since.get(each) for each in connections)
+        return self.loop.time() - min((at for at in began if at is not None), default=inf)
+
+    async def borrow(self) -> Connection:
+        """Return a connection that nobody else uses, for as long as the caller likes."""
         while True:
             while self._idle:
                 connection = self._idle.pop()
@@ -100,6 +131,7 @@ class Pool:
 
     def release(self, connection: Connection) -> None:
         """Take a connection back; a broken one is dropped."""
+        self._since.pop(connection, None)
         if connection.is_closed() or self._closed:
             connection.terminate()
             self._open -= 1
@@ -124,6 +156,8 @@ class Pool:
     async def close(self) -> None:
         """Close what is idle now, and the rest when it comes back."""
         self._closed = True
+        if self._look is not None:
+            self._look.cancel()
         idle, self._idle = self._idle, []
         for connection in idle:
             self._open -= 1
@@ -138,11 +172,9 @@ class Database:
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        self._pools = PerLoop(lambda: Pool(self.connect, address.pool_size))
+        self._pools = PerLoop(lambda: Pool(self.connect, address.pool_size, self._suspect))
         self._pooler = address.pooler
-        self._looking = PerLoop(asyncio.Lock)
         self._hosts = Hosts(address.url)
-        self._made: dict[int, tuple[int, weakref.ref[Connection]]] = {}
 
     def sql(self, name: str) -> str:
         """Return the text of a statement for this database's schema."""
@@ -152,21 +184,15 @@ class Database:
         """Return the pool of this process and event loop."""
         return self._pools.here()
 
-    async def connect(self) -> Connection:
-        """Return a new connection, set up for direct access or for a pooler as needed."""
-        connection = await self._connected()
-        # One step at a time: loops on other threads do the same.
-        for key, made in list(self._made.items()):
-            if not _is_open(*made):
-                self._made.pop(key, None)
-        self._made[id(connection)] = (os.getpid(), weakref.ref(connection))
-        return connection
+    def _suspect(self) -> None:
+        self._hosts.suspect(self.address.timeout.total_seconds())
 
     def connections(self) -> int:
-        """Return how many connections this process has open, whoever uses them."""
-        return sum(_is_open(*made) for made in list(self._made.values()))
+        """Return how many connections this process has open, also those in use."""
+        return self._hosts.connections.count()
 
-    async def _connected(self) -> Connection:
+    async def connect(self) -> Connection:
+        """Return a new connection, set up for direct access or for a pooler as needed."""
         timeout = self.address.timeout.total_seconds()
         if await self.behind_pooler():
             connection = await self._hosts.connect(
@@ -190,26 +216,9 @@ class Database:
     async def behind_pooler(self) -> bool:
         """Whether sessions are shared with others, so that nothing can be kept in one."""
         if self._pooler is None:
-            # One connection looks for all that are to be opened at first.
-            looking = self._looking.here()
-            async with asyncio.timeout(self.address.timeout.total_seconds()):
-                await looking.acquire()
-            try:
-                if self._pooler is None:
-                    self._pooler = await self._find_pooler()
-            finally:
-                looking.release()
+            place = await self._hosts.place(self.address.timeout.total_seconds())
+            self._pooler = place.pooled
         return self._pooler
-
-    async def _find_pooler(self) -> bool:
-        """Tell a pooler by its process id, which is not that of the server behind it."""
-        timeout = self.address.timeout.total_seconds()
-        connection = await self._hosts.connect(timeout, statement_cache_size=0)
-        try:
-            server = await connection.fetchval("SELECT pg_backend_pid()")
-            return bool(server != connection.get_server_pid())
-        finally:
-            await connection.close()
 
     async def fetch(self, name: str, *args: Any) -> list[asyncpg.Record]:
         """Run one statement in a transaction of its own and return its rows."""
@@ -221,7 +230,7 @@ class Database:
                 try:
                     rows = await self._run(connection, sql, args)
                 except BaseException as error:
-                    _drop_if_broken(pool, connection, error)
+                    self._drop_if_broken(pool, connection, error)
                     raise
                 finally:
                     pool.release(connection)
@@ -263,10 +272,25 @@ class Database:
         try:
             yield connection
         except BaseException as error:
-            _drop_if_broken(pool, connection, error)
+            self._drop_if_broken(pool, connection, error)
             raise
         finally:
             pool.release(connection)
+
+    def _drop_if_broken(self, pool: Pool, connection: Connection, error: BaseException) -> None:
+        """Close a connection in the middle of something unknown: no one else can use it.
+
+        When the server has gone or become a standby, the idle ones are not worth a try each. A
+        caller that gave up after a while, as a heartbeat does, may have waited for such a server.
+        """
+        given_up = isinstance(error, asyncio.CancelledError)
+        if given_up or is_passing(error):
+            connection.terminate()
+        if is_of_the_server(error):
+            pool.drop_idle()
+            self._hosts.doubt()
+        elif given_up and pool.waited(connection) >= LOOK:
+            self._hosts.doubt()
 
     @asynccontextmanager
     async def lent(self) -> AsyncIterator[Connection]:
@@ -277,7 +301,7 @@ class Database:
         pool = self.pool()
         async with pool.lending:
             try:
-                connection = await pool.acquire()
+                connection = await pool.borrow()
             except DRIVER_ERRORS as error:
                 raise translate(error) from error
             try:
@@ -296,27 +320,12 @@ class Database:
         pool = self._pools.take()
         if pool is not None:
             await pool.close()
+        await self._hosts.close()
 
 
 def transaction_on(connection: Connection) -> Any:
     """Return a transaction that is to begin; see `ISOLATION`."""
     return connection.transaction(isolation="read_committed")
-
-
-def _is_open(process: int, made: "weakref.ref[Connection]") -> bool:
-    connection = made()
-    return process == os.getpid() and connection is not None and not connection.is_closed()
-
-
-def _drop_if_broken(pool: Pool, connection: Connection, error: BaseException) -> None:
-    """A connection in the middle of something unknown cannot be used by anybody else.
-
-    When the server has gone or become a standby, the idle ones are not worth a try each.
-    """
-    if isinstance(error, asyncio.CancelledError) or is_passing(error):
-        connection.terminate()
-    if is_of_the_server(error):
-        pool.drop_idle()
 
 
 async def _cleanse(connection: Connection) -> None:

@@ -6,6 +6,7 @@ from typing import Final
 import asyncpg
 
 from detent.errors import ConstraintViolated, SchemaMismatch, StoreError, StoreUnavailable
+from detent.stores.postgres.answers import NoPrimaryError
 
 CONSTRAINTS: Final = {"23505": "unique", "23503": "foreign key", "23514": "check"}
 READ_ONLY: Final = "25006"
@@ -40,6 +41,13 @@ def translate(error: BaseException) -> StoreError:
         return SchemaMismatch(
             f"the database has no Detent schema of this version ({error}); run: detent migrate"
         )
+    if code == READ_ONLY:
+        return StoreUnavailable(
+            "the server takes no writes: it is a standby, or read-only by its settings; let "
+            f"[store] url name the primary, or all servers of the cluster ({_describe(error)})"
+        )
+    if isinstance(error, NoPrimaryError):
+        return StoreUnavailable(str(error))
     if is_passing(error):
         return StoreUnavailable(f"the database cannot be reached: {_describe(error)}")
     return StoreError(f"the database refused: {_describe(error)} (SQLSTATE {code or 'none'})")
@@ -75,4 +83,6 @@ def code_of(error: BaseException) -> str:
 
 
 def _describe(error: BaseException) -> str:
+    if isinstance(error, TimeoutError) and not str(error):
+        return "no answer in time"
     return str(error).strip() or type(error).__name__
