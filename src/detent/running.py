@@ -26,7 +26,11 @@ class Host(Protocol):
 
 
 class RunningNode:
-    """A node inside a program: `async with app.node(): ...`."""
+    """A node inside a program: `async with app.node(): ...`.
+
+    It leaves by itself when it is drained from outside, or has had its `max_jobs` or `max_rss`;
+    `wait_stopped()` returns when it is gone.
+    """
 
     def __init__(self, app: Host, config: Config) -> None:
         self._app = app
@@ -53,12 +57,12 @@ class RunningNode:
         await self._node.start()
 
     def stop(self, *, now: bool = False) -> None:
-        """Ask the node to drain and end; safe to call from a signal handler."""
+        """Make the node drain and end; safe to call from a signal handler."""
         if self._node is not None:
             self._node.stop(now=now)
 
     async def wait_stopped(self) -> None:
-        """Wait for `stop()`, then drain; return when the node is gone."""
+        """Return when the node is gone: after `stop()`, or because it was told to leave."""
         if self._node is not None:
             await self._node.wait_stopped()
 

@@ -52,7 +52,7 @@ class Node:
         self._quiet = Wakeup(self._runtime)
         self._called = Wakeup(self._runtime)
         self._slots: Mapping[str, int] = {}
-        self._stop_asked = Wakeup(self._runtime)
+        self._stop_asked = asyncio.Event()
         self._stopping = False
         self._hurry = False
         self._unanswered = False
@@ -115,6 +115,8 @@ class Node:
         except BaseException:
             await self._undo_start()
             raise
+        # A node that is told to leave does so by itself; its program may have no part in it.
+        self._tasks["ending"] = self._runtime.spawn(self.wait_stopped(), "detent-ending")
         self._bus.emit(
             NodeStarted(self.identity.incarnation, self.identity.name, self.identity.queues)
         )
@@ -247,7 +249,7 @@ class Node:
     # End
 
     def stop(self, *, now: bool = False) -> None:
-        """Ask the node to drain and end; a second time, or with `now`, without waiting."""
+        """Make the node drain and end; a second time, or with `now`, without waiting."""
         self._hurry = self._hurry or now or self._stopping
         self._stopping = True
         self._stop_asked.set()
@@ -257,7 +259,7 @@ class Node:
 
     async def wait_stopped(self) -> None:
         """Wait until the node was asked to stop, drain it, and return when it is gone."""
-        await self._stop_asked.wait(None)
+        await self._stop_asked.wait()
         await self.drain()
 
     async def drain(self) -> None:
@@ -265,6 +267,8 @@ class Node:
         async with self._draining:
             if not self._stopped.is_set():
                 await self._drain()
+        # Also for those that wait for it although nobody called `stop`.
+        self._stop_asked.set()
 
     async def _drain(self) -> None:
         await self._run_hooks("drain")
