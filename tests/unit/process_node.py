@@ -59,6 +59,10 @@ class Station:
         return [*pool._starting, *pool._busy, *pool._idle]
 
 
+async def _nothing() -> None:
+    pass
+
+
 @asynccontextmanager
 async def station(
     size: int = 1,
@@ -79,6 +83,8 @@ async def station(
     )
     app = App(config=config, store=MemoryStore(), notifier=MemoryNotifier(), runtime=runtime)
     declare(app)
+    # Otherwise the node claims no more than it has children, and no job would wait for one.
+    app.task(name="on_the_loop")(_nothing)
     async with app.node() as node:
         yield Station(app, node)
     await app.close()

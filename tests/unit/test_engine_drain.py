@@ -159,17 +159,18 @@ async def test_what_does_not_end_in_time_goes_back_unharmed() -> None:
 
 @in_virtual_time
 async def test_what_will_not_stop_is_given_back_and_its_late_words_are_refused() -> None:
-    stage, ends = Stage(), list[str]()
+    stage, begun, ends = Stage(), list[str](), list[str]()
 
     @stage.app.task
     async def deaf(name: str) -> str:
+        begun.append(name)
         await stubborn_sleep(100)
         ends.append(name)
         return name
 
     async with stage.node(drain_timeout=seconds(1)):
         job = await deaf.enqueue("deaf")
-        await stage.until(lambda: stage.tables.running)
+        await stage.until(lambda: begun)
     assert stage.now == pytest.approx(6, abs=0.5), "a second, and a little grace"
     assert (await stage.app.jobs.get(job.id)).state is State.PENDING
     await asyncio.sleep(200)

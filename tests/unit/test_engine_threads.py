@@ -229,6 +229,10 @@ async def test_jobs_that_wait_for_a_thread_are_simply_off_when_canceled() -> Non
         gate.wait()
         return number
 
+    @app.task
+    async def free() -> None:
+        """Need no thread: the node claims more than it has threads."""
+
     async with app.node():
         first = await block.enqueue(1)
         await gate.until_reached()

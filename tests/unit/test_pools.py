@@ -123,6 +123,8 @@ async def test_waiting_for_a_thread_does_not_count_as_running() -> None:
         gate.wait(PATIENCE)
 
     blocking = app.task(block)
+    # A task that needs no thread: the node claims more than it has threads.
+    app.task(name="on_the_loop")(where)
     quick = app.task(timeout=5, retry=Retry(max_attempts=1))(thread_name)
     async with app.node():
         first = await blocking.enqueue()

@@ -33,6 +33,7 @@ class Stop(StrEnum):
     TIMEOUT = "timeout"
     CANCEL = "cancel"
     DRAIN = "drain"
+    """The job goes back uncharged: its node drains, or another node can start it sooner."""
     FENCED = "fenced"
     """The node lost its right to the job: nothing may be written any more."""
 
@@ -63,6 +64,9 @@ class Workbench:
     """What takes out of errors what nobody is to see."""
     sanitizer: Sanitizer | None = None
     """What the application does with errors after that."""
+    queued: "dict[UUID, Attempt]" = field(default_factory=dict)
+    """Attempts that wait for a worker of their executor while others occupy all of them; the one
+    that has waited longest comes first."""
     may_run: Callable[[], bool] = lambda: True
     """Whether the node still has its lease, by its own clock; asked right before a job runs."""
 
@@ -85,6 +89,9 @@ class Attempt:
     reason: str | None = None
     begun = False
     """Whether the asyncio task has taken its first step."""
+    calling = False
+    """Whether its function has been called. Until then it can go back as if it had never been here:
+    it waits for a slot, for others of its batch, for its arguments or for a worker."""
     over = False
     """Whether the task's function has ended, so that stopping it means nothing any more."""
     completed = False

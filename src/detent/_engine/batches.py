@@ -44,6 +44,8 @@ class Batch:
         self.attempts = attempts
         self.work: Any = None
         """The asyncio task that makes the call."""
+        self.begun = False
+        """Whether that has taken its first step: canceled before, it would never run."""
         for attempt in attempts:
             attempt.task, attempt.begun = self, True
         self.lead = attempts[0]
@@ -51,7 +53,9 @@ class Batch:
 
     def cancel(self) -> None:
         """Be told that one of the jobs has to stop; the call goes on while another needs it."""
-        if self.work is not None and all(each.stop or each.over for each in self.attempts):
+        if not self.begun or self.work is None:
+            return
+        if all(each.stop or each.over for each in self.attempts):
             self.work.cancel()
 
     def uncancel(self) -> None:
@@ -92,6 +96,8 @@ class Batches:
         self._runtime = runtime
         self._on_batch = on_batch
         self.open: dict[tuple[str, str], Gathering] = {}
+        self._credit: dict[str, int] = {}
+        """How many claims more each queue may take for what is being gathered."""
 
     def take(self, attempt: Attempt, task: Task[..., Any]) -> None:
         """Let a claim wait for others, until there are enough of them or it is time."""
@@ -111,23 +117,28 @@ class Batches:
             self._end(key)
 
     def appetite(self) -> Mapping[str, int]:
-        """Return how many claims more each queue should take to fill what is being gathered."""
+        """Return how many claims more each queue should take to fill what is being gathered.
+
+        A claim cannot ask for the jobs of one task. So a queue takes at most twice as many more as
+        a claim has lately brought for batches, and none while it brings jobs that find no slot.
+        """
         missing: dict[str, int] = {}
         for (_, queue), gathering in self.open.items():
             missing[queue] = missing.get(queue, 0) + gathering.missing
-        return missing
+        return {queue: min(n, self._credit.get(queue, 0)) for queue, n in missing.items()}
 
-    def flush(self) -> None:
-        """Let nothing wait any longer."""
-        for key in list(self.open):
-            self._end(key)
+    def learn(self, queue: str, gathered: int, crowded: bool) -> None:
+        """Take note of what a claim has brought, and whether others of it have to wait."""
+        self._credit[queue] = 0 if crowded else max(self._credit.get(queue, 0), 2 * gathered)
 
-    def forget(self) -> None:
-        """The claims are lost: none of them may be started."""
+    def take_back(self) -> list[Attempt]:
+        """Return all that is being gathered, and gather none of it any more."""
+        attempts = [each for gathering in self.open.values() for each in gathering.attempts]
         for gathering in self.open.values():
             if gathering.timer is not None:
                 gathering.timer.cancel()
         self.open.clear()
+        return attempts
 
     def _end(self, key: tuple[str, str]) -> None:
         gathering = self.open.pop(key, None)
@@ -135,6 +146,9 @@ class Batches:
             return
         if gathering.timer is not None:
             gathering.timer.cancel()
+        for attempt in gathering.attempts:
+            # From now on it waits for a slot; so far it waited for the others.
+            attempt.started = self._runtime.monotonic()
         self._on_batch(Batch(gathering.task, gathering.attempts).lead)
 
 
@@ -152,6 +166,7 @@ class Entry:
 
 async def execute_batch(batch: Batch, ends: Ends, on_end: Callable[[Attempt], None]) -> None:
     """Run a batch from its first step to its last; never raises."""
+    batch.begun = True
     entries = [Entry(attempt) for attempt in batch.attempts]
     try:
         results = await _run(batch, entries)
@@ -300,6 +315,7 @@ def _begin(batch: Batch, entries: Sequence[Entry]) -> None:
             continue
         entry.item = BatchItem(value, JobContext(attempt))
         attempt.started = bench.runtime.monotonic()
+        attempt.calling = True
         start_timer(attempt, batch.task)
         if bench.bus.wants(JobStarted) or bench.heard:
             tell_started(attempt)

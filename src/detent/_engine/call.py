@@ -97,6 +97,7 @@ async def call(
                 codec=attempt.claim.codec,
                 job=attempt,
                 on_queued=lambda: _pause(members),
+                on_assigned=lambda: _stop_waiting(attempt),
                 on_begun=lambda: _begin_anew(members),
                 on_abandoned=lambda: _linger(attempt),
                 on_released=attempt.free,
@@ -133,15 +134,25 @@ def _executor(attempt: Attempt, name: str) -> Executor:
 
 def _pause(members: Sequence[Attempt]) -> None:
     """The call waits for a worker, which is not the job's fault: its time does not run."""
+    lead = members[0]
+    lead.bench.queued[lead.claim.id] = lead
     for attempt in members:
+        attempt.calling = False
         if attempt.timer is not None:
             attempt.timer.cancel()
             attempt.timer = None
 
 
+def _stop_waiting(lead: Attempt) -> None:
+    """A worker is being made ready for the call: it does not wait for others to end."""
+    lead.bench.queued.pop(lead.claim.id, None)
+
+
 def _begin_anew(members: Sequence[Attempt]) -> None:
     """The wait is over: the attempt begins now."""
+    _stop_waiting(members[0])
     for attempt in members:
+        attempt.calling = True
         attempt.started = attempt.bench.runtime.monotonic()
         if (attempt.timeout or attempt.silence) and attempt.stop is None:
             _set_timer(attempt)

@@ -30,8 +30,10 @@ from detent._engine.scribe import Scribe
 from detent._engine.service import Service
 from detent._engine.signals import SignalReader
 from detent._engine.suspect import SuspectClaimer
+from detent._engine.unstarted import UnstartedReleaser
 from detent._engine.watchdog import Watchdog
 from detent.spi.guard import Guard
+from detent.spi.nodes import UNSTARTED
 from detent.spi.notifier import Wake
 
 WORKER: Final = "worker"
@@ -51,6 +53,7 @@ class Crew:
         self.bench = self._bench()
         self.dispatcher = Dispatcher(self.bench, self.finisher, config.node.slots())
         self.claimer = self._claimer()
+        self.unstarted = UnstartedReleaser(self.bench, store, self.dispatcher, self.claimer)
         self.looker = Looker(runtime, bus, store, self.claimer)
         self.finder = LaneFinder(runtime, bus, store, self.claimer)
         self.signals = SignalReader(
@@ -65,14 +68,7 @@ class Crew:
             config.node.reconcile_interval.total_seconds(),
         )
         self.adopter = Adopter(runtime, bus, store, parts.registry, self.claimer.look_anew)
-        self.rescuer = Rescuer(
-            runtime,
-            bus,
-            store,
-            max_crashes=config.cluster.max_crashes,
-            sweep_interval=config.cluster.sweep_interval,
-            forget_after=config.cluster.forget_after,
-        )
+        self.rescuer = self._rescuer()
         self.pruner = Pruner(runtime, bus, store, config.retention)
         self.suspects = SuspectClaimer(
             runtime,
@@ -104,6 +100,17 @@ class Crew:
             config=parts.config.node,
             polling=parts.config.polling,
             boost_interval=parts.config.store.priority_boost_interval,
+        )
+
+    def _rescuer(self) -> Rescuer:
+        parts, config = self._parts, self._parts.config.cluster
+        return Rescuer(
+            parts.runtime,
+            parts.bus,
+            parts.store,
+            max_crashes=config.max_crashes,
+            sweep_interval=config.sweep_interval,
+            forget_after=config.forget_after,
         )
 
     def _gated_claimer(self) -> GatedClaimer:
@@ -276,7 +283,15 @@ class Crew:
         if WORKER not in self._parts.config.node.roles:
             return chores
         claimers = (self.claimer, self.gates, self.suspects)
-        return (*claimers, self.looker, self.finder, self.adopter, *chores)
+        # It comes first: it knows how many jobs the executors can run.
+        return (
+            self.unstarted,
+            *claimers,
+            self.looker,
+            self.finder,
+            self.adopter,
+            *chores,
+        )
 
     @property
     def lasting(self) -> Sequence[Service]:
@@ -340,8 +355,10 @@ class Crew:
 
     def load(self) -> Mapping[str, float]:
         """Return how busy the node is."""
+        unstarted = self.dispatcher.unstarted()
         return {
-            "running": self.dispatcher.busy,
+            **{f"{UNSTARTED}{queue}": count for queue, count in unstarted.items()},
+            "running": self.dispatcher.running,
             "slots": self.dispatcher.slots,
             "connections": self._parts.store.connections(),
             "lag": 0.0 if self.watchdog is None else round(self.watchdog.lag, 3),

@@ -1,12 +1,13 @@
 """Starts claimed jobs, never more at once than a queue has slots for.
 
 A few claims more than there are slots may wait here, so that a slot that becomes free is used at
-once; how many follows from how fast jobs have been ending, so slow jobs are never hoarded.
+once; how many follows from how fast jobs have been ending. What waits for long all the same is
+given back by `detent._engine.unstarted`.
 """
 
 import asyncio
 import contextvars
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from uuid import UUID
@@ -14,6 +15,7 @@ from uuid import UUID
 from detent._engine.attempt import Attempt, Stop, Workbench
 from detent._engine.batches import Batch, Batches, execute_batch
 from detent._engine.execute import Ends, execute, settlement_of
+from detent._engine.slots import Slots
 from detent.context import bind
 from detent.model.job import Claim, queue_of
 from detent.model.outcome import Ending, Outcome, decide
@@ -22,25 +24,13 @@ from detent.principal import inherit
 
 # Claims that may wait: what has been ending within this time, about four round trips.
 PREFETCH_SECONDS: Final = 0.02
+# The same where workers are fewer than slots: they are for jobs that take longer, and each would
+# wait for a round trip. Well below what is too long for a claim to wait.
+WORKER_PREFETCH_SECONDS: Final = 0.25
 AT_ONCE: Final = 64
 LANES: Final = 10_000
 # After this long a job comes back that still runs here from before the node was fenced.
 COME_BACK: Final = 1.0
-
-
-class Slots:
-    """The slots of one queue."""
-
-    __slots__ = ("busy", "limit", "waiting")
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.busy = 0
-        self.waiting: deque[Attempt] = deque()
-
-    def room(self, prefetch: int) -> int:
-        """Return how many more claims this queue can take."""
-        return self.limit + min(prefetch, self.limit) - self.busy - len(self.waiting)
 
 
 class Dispatcher:
@@ -50,7 +40,7 @@ class Dispatcher:
         self._bench = bench
         self._ends = ends
         self._own_slots = dict(slots)
-        self._queues = {queue: Slots(limit) for queue, limit in slots.items()}
+        self.queues = {queue: Slots(limit) for queue, limit in slots.items()}
         self._lanes: dict[str, tuple[str, Slots]] = {}
         self._start_planned = False
         self._ended = 0
@@ -63,6 +53,11 @@ class Dispatcher:
         self._executing: dict[UUID, Attempt] = {}
         """What really runs, with a valid claim or not; a thread that was given up is in it."""
         self.held: dict[UUID, Attempt] = {}
+        self.workers: int | None = None
+        """How many jobs all executors together can run, if every task needs one of them."""
+        self._draining = False
+        self.released = 0
+        """How many claims a drain has given back that had not begun."""
         self.kept_back: dict[str, int] = {}
         """Room in queues that is not for everybody: a suspect waits for it."""
         self.on_room: Callable[[], None] = lambda: None
@@ -78,32 +73,59 @@ class Dispatcher:
 
     def all_rooms(self) -> dict[str, int]:
         """Return the same with what is kept back."""
-        prefetch = int(self._ending_rate() * PREFETCH_SECONDS)
+        workers = self.workers
+        ahead = PREFETCH_SECONDS if workers is None else WORKER_PREFETCH_SECONDS
+        prefetch = int(self._ending_rate() * ahead)
         if self._batches.open:
             return self._rooms_with_batches(prefetch)
-        return {queue: max(slots.room(prefetch), 0) for queue, slots in self._queues.items()}
+        return {
+            queue: max(slots.room(prefetch, workers), 0) for queue, slots in self.queues.items()
+        }
 
     def _rooms_with_batches(self, prefetch: int) -> dict[str, int]:
         """Return the same with room for what batches lack: they take one slot, however full."""
-        appetite = self._batches.appetite()
+        appetite = self._appetite()
         return {
             queue: max(slots.room(prefetch) + appetite.get(queue, 0), 0)
-            for queue, slots in self._queues.items()
+            for queue, slots in self.queues.items()
         }
+
+    def _appetite(self) -> Mapping[str, int]:
+        """Return how many claims of each queue may be taken for batches that lack some.
+
+        None where others wait for a slot: a batch would have to wait behind them.
+        """
+        appetite = self._batches.appetite()
+        return {queue: 0 if self.queues[queue].waiting else n for queue, n in appetite.items()}
 
     def free(self) -> dict[str, int]:
         """Return how many claims of each queue could start at once, or fill a batch that can."""
-        appetite = self._batches.appetite() if self._batches.open else {}
+        appetite = self._appetite() if self._batches.open else {}
         free = {
             queue: max(slots.limit - slots.busy - len(slots.waiting), 0)
-            for queue, slots in self._queues.items()
+            for queue, slots in self.queues.items()
         }
         return {queue: slots and slots + appetite.get(queue, 0) for queue, slots in free.items()}
 
     @property
     def busy(self) -> int:
-        """How many jobs run."""
-        return sum(slots.busy for slots in self._queues.values())
+        """How many slots are taken."""
+        return sum(slots.busy for slots in self.queues.values())
+
+    @property
+    def running(self) -> int:
+        """How many jobs run: those that wait for a worker do not."""
+        return self.busy - len(self._bench.queued)
+
+    def waits(self, queue: str) -> bool:
+        """Tell whether a claim of this queue waits for a slot or for a worker."""
+        queued = self._bench.queued.values()
+        return bool(self.queues[queue].waiting) or any(each.queue == queue for each in queued)
+
+    def unstarted(self) -> Mapping[str, int]:
+        """Return how many claims of each queue have not begun; safe to call from another thread."""
+        held = list(self.held.values())
+        return Counter(each.queue for each in held if not each.calling and not each.over)
 
     @property
     def ended(self) -> int:
@@ -113,7 +135,7 @@ class Dispatcher:
     @property
     def slots(self) -> int:
         """How many jobs may run at once."""
-        return sum(slots.limit for slots in self._queues.values())
+        return sum(slots.limit for slots in self.queues.values())
 
     @property
     def load(self) -> float:
@@ -133,7 +155,7 @@ class Dispatcher:
     def resize(self, slots: Mapping[str, int]) -> None:
         """Let these queues have that many slots, and the others their own again."""
         for queue, limit in self._own_slots.items():
-            self._queues[queue].limit = slots.get(queue, limit)
+            self.queues[queue].limit = slots.get(queue, limit)
         self._start_waiting()
         self.on_room()
 
@@ -147,6 +169,7 @@ class Dispatcher:
         now = self._bench.runtime.monotonic()
         held, bench = self.held, self._bench
         batched = bench.registry.batched
+        gathered: dict[str, int] = {}
         for claim in claims:
             queue, slots = self._lanes.get(claim.lane) or self._lane(claim.lane)
             attempt = Attempt(claim, queue, node_id, now, bench)
@@ -157,9 +180,23 @@ class Dispatcher:
             held[claim.id] = attempt
             if batched and claim.task in batched:
                 self._batches.take(attempt, batched[claim.task])
+                gathered[queue] = gathered.get(queue, 0) + 1
                 continue
             slots.waiting.append(attempt)
-        self._start_waiting()
+        if batched:
+            self._learn(gathered)
+        if self._draining:
+            self._release_unstarted()
+        else:
+            self._start_waiting()
+
+    def _learn(self, gathered: Mapping[str, int]) -> None:
+        """Let the batches know what a claim brought to them, and where others found no slot."""
+        for queue, slots in self.queues.items():
+            crowded = len(slots.waiting) > slots.limit - slots.busy
+            if crowded or queue in gathered:
+                ordinary = crowded and any(each.batch is None for each in slots.waiting)
+                self._batches.learn(queue, gathered.get(queue, 0), ordinary)
 
     def _start_waiting(self) -> None:
         """Start what has slots, a few at a time.
@@ -169,7 +206,7 @@ class Dispatcher:
         """
         self._start_planned = False
         started = 0
-        for slots in self._queues.values():
+        for slots in self.queues.values():
             while slots.waiting and slots.busy < slots.limit:
                 if started == AT_ONCE:
                     self._start_planned = True
@@ -183,7 +220,7 @@ class Dispatcher:
         if len(self._lanes) >= LANES:
             # Keys make any number of lanes; all of them are not worth remembering.
             self._lanes.clear()
-        entry = self._lanes[lane] = (queue, self._queues[queue])
+        entry = self._lanes[lane] = (queue, self.queues[queue])
         return entry
 
     def _start(self, attempt: Attempt, slots: Slots) -> None:
@@ -197,7 +234,7 @@ class Dispatcher:
 
     def _gathered(self, lead: Attempt) -> None:
         """A batch is ready: it waits for a slot like any job."""
-        self._queues[lead.queue].waiting.append(lead)
+        self.queues[lead.queue].waiting.append(lead)
         if not self._start_planned:
             self._start_planned = True
             asyncio.get_running_loop().call_soon(self._start_waiting)
@@ -213,6 +250,8 @@ class Dispatcher:
         # Its asyncio task knows it too, through its context: a circle that only the garbage
         # collector would find.
         attempt.task = None
+        if self._bench.queued:
+            self._bench.queued.pop(attempt.claim.id, None)
         if attempt.batch is not None:
             attempt.batch.let_go()
         if attempt.lingering:
@@ -221,13 +260,16 @@ class Dispatcher:
         self._free(attempt)
 
     def _free(self, attempt: Attempt) -> None:
-        slots = self._queues[attempt.queue]
+        slots = self.queues[attempt.queue]
         slots.busy -= 1
         if attempt.batch is None:
             del self._executing[attempt.claim.id]
         else:
             self._end_batch(attempt.batch)
-        self._ended += 1
+        if attempt.calling or attempt.stop is not Stop.DRAIN:
+            self._ended += 1
+            if slots.ceiling is not None and not self.waits(attempt.queue):
+                slots.rise()
         if slots.waiting and not self._start_planned:
             self._start(slots.waiting.popleft(), slots)
         self.on_room()
@@ -236,7 +278,8 @@ class Dispatcher:
         for attempt in batch.attempts:
             del self._executing[attempt.claim.id]
         # How fast slots become free is one thing; how many jobs have run is another.
-        self._ended_before += len(batch.attempts) - 1
+        ran = sum(each.calling or each.stop is not Stop.DRAIN for each in batch.attempts)
+        self._ended_before += max(ran - 1, 0)
 
     def executing(self) -> list[Attempt]:
         """Return what really runs; safe to call from another thread."""
@@ -260,21 +303,44 @@ class Dispatcher:
             attempt.stop_for(Stop.CANCEL, reason)
         return True
 
-    def release_waiting(self) -> int:
-        """Give back the claims that have not been started; return how many."""
-        self._batches.flush()
-        count = 0
-        for slots in self._queues.values():
-            while slots.waiting:
-                attempt = slots.waiting.popleft()
-                if attempt.batch is not None and slots.busy < slots.limit:
-                    # What was being gathered has a slot, and was about to begin.
-                    self._start(attempt, slots)
-                    continue
+    def give_back(self, attempts: Sequence[Attempt]) -> None:
+        """Let others have these, which wait here: uncharged, each in its old place."""
+        leaving = dict.fromkeys(attempt.claim.id for attempt in attempts)
+        for queue in dict.fromkeys(attempt.queue for attempt in attempts):
+            slots = self.queues[queue]
+            waiting, slots.waiting = slots.waiting, deque[Attempt]()
+            for attempt in waiting:
+                if attempt.claim.id in leaving:
+                    self._give_back_all(attempt)
+                else:
+                    slots.waiting.append(attempt)
+        for attempt in attempts:
+            if attempt.claim.id in self._bench.queued:
                 for each in _members(attempt):
-                    self._give_back(each)
-                    count += 1
-        return count
+                    each.stop_for(Stop.DRAIN)
+
+    def drain(self) -> None:
+        """Start nothing more: give back all that has not begun, and whatever is still claimed."""
+        self._draining = True
+        self._release_unstarted()
+
+    def _release_unstarted(self) -> None:
+        for attempt in self._batches.take_back():
+            self._give_back(attempt)
+            self.released += 1
+        for slots in self.queues.values():
+            while slots.waiting:
+                self.released += self._give_back_all(slots.waiting.popleft())
+        for attempt in self.executing():
+            if not attempt.calling and not attempt.over:
+                attempt.stop_for(Stop.DRAIN)
+                self.released += 1
+
+    def _give_back_all(self, attempt: Attempt) -> int:
+        members = _members(attempt)
+        for each in members:
+            self._give_back(each)
+        return len(members)
 
     def stop_all(self, cause: Stop) -> int:
         """Stop everything that runs; return how many that are."""
@@ -285,12 +351,12 @@ class Dispatcher:
 
     def abandon(self) -> None:
         """The node has lost its claims: nothing it holds may be started or written."""
-        for slots in self._queues.values():
+        for slots in self.queues.values():
             slots.waiting.clear()
         for attempt in list(self.held.values()):
             attempt.stop_for(Stop.FENCED)
         self.held.clear()
-        self._batches.forget()
+        self._batches.take_back()
 
     def _give_back(self, attempt: Attempt, delay: float | None = None) -> None:
         """Let a claim go that was not used; without a delay the job keeps its place."""

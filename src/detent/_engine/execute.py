@@ -116,6 +116,7 @@ async def _run(attempt: Attempt) -> Outcome:
         return stopped(attempt)
     positional, keywords = decode_arguments(attempt, task, args)
     attempt.started = bench.runtime.monotonic()
+    attempt.calling = True
     start_timer(attempt, task)
     if bench.bus.wants(JobStarted) or bench.heard:
         tell_started(attempt)

@@ -271,6 +271,9 @@ class Node:
         self._stop_asked.set()
 
     async def _drain(self) -> None:
+        for service in self._crew.claiming:
+            service.stop()
+        self._crew.dispatcher.drain()
         await self._run_hooks("drain")
         self._bus.emit(NodeDraining(self.identity.incarnation, self._crew.dispatcher.busy))
         limit = self._parts.config.node.drain_timeout.total_seconds()
@@ -280,14 +283,13 @@ class Node:
         await self._try(self._crew.stop_leading())
         drain = self._parts.store.drain(self.identity.incarnation, returns=self._recycled)
         await self._try(drain)
-        released = self._crew.dispatcher.release_waiting()
         await self._wait_quiet(limit, unless_hurried=True)
         stopped = self._crew.dispatcher.stop_all(Stop.DRAIN)
         # Also for those that have ended: what is not written yet would be done again.
         await self._wait_quiet(STOP_GRACE)
         # Those that would not stop are given back as well; they are among the stopped.
         await self._give_back_the_rest()
-        released += stopped
+        released = self._crew.dispatcher.released + stopped
         await winding_down
         await self._try(self._crew.elector.retire())
         await self._leave()

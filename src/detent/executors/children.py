@@ -58,6 +58,10 @@ class Children:
                 return self._occupy(worker)
         return None
 
+    def can_start_another(self) -> bool:
+        """Tell whether the next to wait need not wait for another job to end."""
+        return len(self._waiting) < self._size - len(self._busy)
+
     async def wait(self) -> Worker:
         """Wait for a free child, which may not know the task yet.
 

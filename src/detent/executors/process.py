@@ -32,6 +32,7 @@ class ProcessExecutor:
 
     def __init__(self, config: PoolConfig, size: int, limits: LimitsConfig) -> None:
         self._limits = limits
+        self.capacity = size
         self._kill_grace = config.kill_grace.total_seconds()
         self._load_timeout = config.load_timeout.total_seconds()
         self._children = Children(config, size, self._hire)
@@ -41,6 +42,8 @@ class ProcessExecutor:
         worker = self._children.take(call.task)
         if worker is None:
             call.on_queued()
+            if self._children.can_start_another():
+                call.on_assigned()
             worker = await self._prepared(call)
             call.on_begun()
         try:
@@ -77,6 +80,7 @@ class ProcessExecutor:
     async def _prepared(self, call: Call) -> Worker:
         """Wait for a free child, and let it import what it needs for this task."""
         worker = await self._children.wait()
+        call.on_assigned()
         try:
             if call.task not in worker.loaded:
                 await self._load(worker, call)

@@ -18,7 +18,7 @@ class ThreadExecutor:
     """The executor named `thread`, and every pool of that kind."""
 
     def __init__(self, threads: int, prefix: str = "detent-job") -> None:
-        self._threads = threads
+        self._threads = self.capacity = threads
         self._prefix = prefix
         self._pool: ThreadPoolExecutor | None = None
         # A call waits here rather than in the pool, so that we know when it begins.

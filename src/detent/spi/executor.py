@@ -6,6 +6,10 @@ from typing import Any, NamedTuple, Protocol
 from detent.spi.attempt import AttemptPort
 
 
+def _ignore() -> None:
+    """Do nothing."""
+
+
 class Call(NamedTuple):
     """One call to make: as Python values, and as what somebody elsewhere needs to make it."""
 
@@ -26,13 +30,20 @@ class Call(NamedTuple):
     """What the job is, where its log lines and progress go, and why it was told to stop."""
 
     on_queued: Callable[[], None]
-    """To be called when the call has to wait for a free worker: its timeout stands still."""
+    """To be called when the call has to wait for a free worker: its timeout stands still.
+
+    A job that waits for a second goes back to its queue if another node can start it, and one that
+    waits when its node drains goes back at once: `run` is canceled.
+    """
     on_begun: Callable[[], None]
     """To be called when the wait is over: the timeout begins anew."""
     on_abandoned: Callable[[], None]
     """To be called when the call's caller was canceled but the work itself goes on (threads)."""
     on_released: Callable[[], None]
     """To be called when work that was abandoned has come to its end."""
+    on_assigned: Callable[[], None] = _ignore
+    """To be called between the two when a worker is being made ready for this call: the job then
+    stays on this node, unless that drains."""
 
 
 class Encoded(NamedTuple):
@@ -48,6 +59,9 @@ class Executor(Protocol):
 
     One that calls the function elsewhere may have `furnishes = True`: then nothing that the task
     depends on is made here, and it is the executor's to make (`task.providers`).
+
+    One that runs a limited number of calls at once may say so: `capacity = 4`. A node whose tasks
+    all have such executors claims no more jobs than those can run.
     """
 
     async def run(self, call: Call) -> Any:

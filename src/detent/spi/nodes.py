@@ -3,8 +3,11 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 from uuid import UUID
+
+# Before the name of a queue: how many claims of it the node has not begun yet.
+UNSTARTED: Final = "unstarted:"
 
 
 class NodeInfo(NamedTuple):
@@ -25,7 +28,8 @@ class NodeInfo(NamedTuple):
     info: Mapping[str, str] = {}
     """What the node says of itself: its Python, its place, whatever an app adds."""
     load: Mapping[str, float] = {}
-    """What it said with its last heartbeat: running, slots, connections, cpu, rss, lag."""
+    """What it said with its last heartbeat: running, slots, connections, cpu, rss, lag; and
+    `unstarted:<queue>` for each queue of which it holds claims that have not begun."""
     dead_at: datetime | None = None
     death: str | None = None
     """Why it was declared dead."""

@@ -1,0 +1,84 @@
+"""The slots of a queue on this node, and how many claims it takes for them.
+
+A claim is for starting. A queue takes as many claims as it has slots, and a few more while jobs end
+so fast that these will begin within milliseconds. When claims have waited for too long all the
+same, there are fewer workers than slots or the pace has fallen: the queue then takes only as many
+as really run, and tries one more now and then.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Final
+
+from detent._engine.attempt import Attempt
+from detent.spi.executor import Executor
+from detent.tasks import Registry
+
+# How often a queue that takes fewer claims than it has slots tries more, if no job ends meanwhile.
+PROBE: Final = 5.0
+
+
+def count_workers(registry: Registry, executors: Mapping[str, Executor]) -> int | None:
+    """Return how many jobs a node can run at once, whatever its slots; None if that is not limited.
+
+    It is not if a task runs on the event loop or in an executor without a `capacity`, nor if jobs
+    of a batch share a worker.
+    """
+    if registry.batched:
+        return None
+    workers = 0
+    for name in dict.fromkeys(task.options_declared.executor for task in registry):
+        capacity: int | None = getattr(executors.get(name), "capacity", None)
+        if capacity is None:
+            return None
+        workers += capacity
+    return workers or None
+
+
+class Slots:
+    """The slots of one queue."""
+
+    __slots__ = ("_probe_at", "_step", "busy", "ceiling", "limit", "waiting")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.busy = 0
+        self.waiting: deque[Attempt] = deque()
+        self.ceiling: int | None = None
+        """How many claims the queue takes at most, if that is less than its slots allow."""
+        self._step = 1
+        self._probe_at = 0.0
+
+    def room(self, prefetch: int, workers: int | None = None) -> int:
+        """Return how many more claims this queue can take.
+
+        `workers` is the number of jobs that all executors together can run, if that is limited.
+        """
+        slots = self.limit if workers is None else min(self.limit, workers)
+        most = slots + min(prefetch, slots)
+        if self.ceiling is not None:
+            most = min(most, self.ceiling)
+        return most - self.busy - len(self.waiting)
+
+    def cap(self, running: int, now: float) -> None:
+        """Take no more claims than those that really run: others have waited for too long."""
+        self.ceiling, self._step, self._probe_at = max(running, 1), 1, now + PROBE
+
+    def rise(self) -> None:
+        """Take one more than before: a job has ended, and none waits."""
+        self._rise_by(1)
+
+    def probe(self, now: float) -> bool:
+        """Take more than before, each time twice as many more; return False if it is too early."""
+        if now < self._probe_at:
+            return False
+        self._probe_at = now + PROBE
+        self._rise_by(self._step)
+        self._step *= 2
+        return True
+
+    def _rise_by(self, number: int) -> None:
+        if self.ceiling is not None:
+            self.ceiling += number
+            if self.ceiling >= 2 * self.limit:
+                self.ceiling = None
