@@ -2,6 +2,8 @@
 
 import asyncio
 import socket
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -256,6 +258,15 @@ async def test_a_standby_is_passed_over(pair: Pair) -> None:
     # Started now, it can still be used to look.
     async with App(url) as app:
         assert await app.jobs.list() == []
+    for command in ("nodes", "jobs list", "queues"):
+        looked = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-m", "detent", *command.split(), "--url", url, "--json"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert (looked.returncode, looked.stderr) == (0, ""), command
 
 
 async def test_any_role_may_ask_for_the_timeline(postgres_url: str) -> None:
