@@ -1,11 +1,13 @@
 """A right that runs out unless it is confirmed: what locks and leaderships have in common."""
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any, Final
 
 from detent.errors import StoreError
+from detent.spi.leadership import BELIEF
 from detent.spi.runtime import Runtime
 
 # Who could not confirm for this share of the time must assume that others will soon have it.
@@ -29,7 +31,9 @@ class Holding:
         self._length = length.total_seconds()
         self._confirm = confirm
         self._on_lost = on_lost
-        self._confirmed = runtime.monotonic()
+        self._confirmed = self._until = runtime.monotonic()
+        self._doubted = -math.inf
+        self._resting: asyncio.Event | None = None
         self._task: asyncio.Task[Any] | None = None
         self.loop = asyncio.get_running_loop()
         self.lost = asyncio.Event()
@@ -37,8 +41,21 @@ class Holding:
 
     def begin(self, asked_at: float, name: str) -> None:
         """Hold it from when the store was asked: its time began no sooner."""
-        self._confirmed = asked_at
+        self._believe(asked_at)
         self._task = self._runtime.spawn(self._keep(), name)
+
+    def _believe(self, asked_at: float) -> None:
+        self._confirmed = asked_at
+        self._until = asked_at + self._length * TRUST
+        if self._doubted > asked_at:
+            self._until = min(self._until, self._doubted + BELIEF.total_seconds())
+
+    def doubt(self) -> None:
+        """Confirm it at once, or believe in it for `BELIEF` at most: see `Candidate.on_doubt`."""
+        self._doubted = self._runtime.monotonic()
+        self._until = min(self._until, self._doubted + BELIEF.total_seconds())
+        if self._resting is not None:
+            self._resting.set()
 
     @property
     def is_held(self) -> bool:
@@ -47,7 +64,7 @@ class Holding:
 
     @property
     def _left(self) -> float:
-        return self._confirmed + self._length * TRUST - self._runtime.monotonic()
+        return self._until - self._runtime.monotonic()
 
     async def end(self) -> None:
         """Confirm it no more."""
@@ -60,7 +77,7 @@ class Holding:
         interval = self._length * CONFIRM
         pause = interval
         while True:
-            await self._runtime.sleep(min(pause * self._runtime.uniform(0.9, 1.0), self._left))
+            await self._rest(min(pause * self._runtime.uniform(0.9, 1.0), self._left))
             if self._left <= 0:
                 silent = self._runtime.monotonic() - self._confirmed
                 self._lose(f"it could not be renewed for {silent:.1f} s")
@@ -70,12 +87,25 @@ class Holding:
                 async with asyncio.timeout(self._left):
                     held = await self._confirm()
             except (StoreError, TimeoutError):
-                pause = interval * RETRY
+                # In doubt there is time for a few tries, all of them soon.
+                in_doubt = self._doubted >= self._confirmed
+                pause = BELIEF.total_seconds() * RETRY if in_doubt else interval * RETRY
                 continue
             if not held:
                 self._lose("it was taken away, or ran out and went to somebody else")
                 return
-            self._confirmed, pause = asked_at, interval
+            self._believe(asked_at)
+            pause = interval
+
+    async def _rest(self, seconds: float) -> None:
+        """Wait, or until there is doubt."""
+        resting = self._resting = asyncio.Event()
+        timer = self._runtime.later(max(seconds, 0.0), resting.set)
+        try:
+            await resting.wait()
+        finally:
+            self._resting = None
+            timer.cancel()
 
     def _lose(self, reason: str) -> None:
         self.reason = reason

@@ -61,7 +61,13 @@ class Leaders:
         if check_label("role", role) in OF_NODES or role.startswith(OF_DAEMONS):
             await self._protection.permit(Action.CONFIGURE, Target(kind="leader", name=role))
         name = f"{socket.gethostname()}:{os.getpid()}"
-        candidate = Candidate(self.runtime.new_id(), name)
+        leadership: Leadership | None = None
+
+        def doubt() -> None:
+            if leadership is not None:
+                leadership.doubt()
+
+        candidate = Candidate(self.runtime.new_id(), name, doubt)
         asked_at = self.runtime.monotonic()
         term = await self.ask(candidate, Bid(role))
         if term is None:
@@ -107,6 +113,10 @@ class Leadership:
     def begin(self, asked_at: float) -> None:
         """Confirm it from now on."""
         self._holding.begin(asked_at, f"detent-leader-{self.role}")
+
+    def doubt(self) -> None:
+        """Confirm it at once: the store has lost sight of this program."""
+        self._holding.doubt()
 
     async def _confirm(self) -> bool:
         term = await self._leaders.ask(self._candidate, Bid(self.role, self.term))

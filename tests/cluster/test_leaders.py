@@ -93,10 +93,10 @@ async def check_beats(database: Any) -> None:
 
 
 @pytest.mark.slow
-async def test_a_killed_leader_is_followed_within_five_seconds(
+async def test_a_killed_leader_is_followed_within_seven_seconds(
     postgres_url: str, launch: Start, database: Any
 ) -> None:
-    """With the settings as they are: the server frees the lock, and others ask every 5 s."""
+    """With the settings as they are: others ask every 5 s, and wait 2 s when the lock is free."""
     first = launch(postgres_url, "--name", "first")
     await until_leader(database, lambda found: found == (1, "first"))
     others = [launch(postgres_url, "--name", f"other-{number}") for number in range(2)]
@@ -106,9 +106,9 @@ async def test_a_killed_leader_is_followed_within_five_seconds(
     await asyncio.sleep(0.5)  # they have asked once by now: it takes nearly a whole check
     first.kill()
     killed = time.monotonic()
-    _, name = await until_leader(database, lambda found: found[0] == 2, 6.0)
+    _, name = await until_leader(database, lambda found: found[0] == 2, 8.0)
     took = time.monotonic() - killed
-    assert took <= 5.0, f"{took:.2f} s"
+    assert took <= 7.0, f"{took:.2f} s"
     assert name != "first"
     await until_beating(database, 2)
     # The other roles have gone over as well, one term each.

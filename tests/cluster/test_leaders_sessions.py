@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from detent.errors import StoreError, TermLost
-from detent.spi.leadership import Bid, Candidate, Leader, Term
+from detent.spi.leadership import SETTLING, Bid, Candidate, Leader, Term
 from detent.stores.postgres import PostgresStore
 from detent.stores.postgres.failures import DRIVER_ERRORS
 from detent.stores.postgres.sessions import key_of
@@ -29,8 +29,12 @@ class Peer:
 
     def __init__(self, store: PostgresStore, name: str) -> None:
         self.store = store
-        self.candidate = Candidate(new_id(), name)
+        self.doubts = 0
+        self.candidate = Candidate(new_id(), name, self._doubt)
         self.term: int | None = None
+
+    def _doubt(self) -> None:
+        self.doubts += 1
 
     async def ask(self, lease: timedelta = HOUR, role: str = ROLE) -> Leader:
         """Ask once, as an elector does."""
@@ -111,22 +115,107 @@ async def test_a_leader_holds_the_lock_of_its_role(peer: NewPeer, database: Any)
     assert await lock_holders(database) == [second.backend]
 
 
+async def end_session(database: Any, peer: Peer) -> None:
+    """End the session of a leader, whose process lives, and wait until its lock is free."""
+    backend = peer.backend
+    await database.execute("SELECT pg_terminate_backend($1)", backend)
+
+    async def free() -> bool:
+        return backend not in await lock_holders(database)
+
+    await until(free, "the lock to be free", 5.0)
+
+
 async def test_when_a_session_ends_the_next_need_not_wait_for_the_lease(
     peer: NewPeer, database: Any
 ) -> None:
-    first, second = await peer(), await peer()
+    """But for as long as the leader may still believe in its term, and has to stop."""
+    first, second, third = await peer(), await peer(), await peer()
     await first.ask(HOUR)
-    await database.execute("SELECT pg_terminate_backend($1)", first.backend)
+    await end_session(database, first)
+    asked = await database.fetchval("SELECT clock_timestamp()")
+    leader = await second.ask()
+    assert (leader.term, leader.holder) == (1, first.candidate.id), "its process may live"
+    assert leader.free_in == pytest.approx(SETTLING.total_seconds(), abs=0.5)
+    assert (await third.ask()).free_in is None, "who asks next does not make it longer"
 
     async def followed() -> bool:
-        return (await second.ask()).holder == second.candidate.id
+        leader = await second.ask()
+        return leader.holder == second.candidate.id
 
-    await until(followed, "the second to lead", 5.0)
+    await until(followed, "the second to lead", 10.0)
+    since = await database.fetchval("SELECT since FROM detent.detent_leader")
+    assert since - asked >= SETTLING
     assert second.term == 2
     # The first finds out with its next call, over a new connection.
     leader = await first.ask_again()
     assert (leader.term, leader.holder) == (2, second.candidate.id)
     assert first.term is None
+
+
+async def test_a_leader_is_told_when_its_session_ends(peer: NewPeer, database: Any) -> None:
+    first, second = await peer(), await peer()
+    shared = Peer(first.store, "web-3")
+    await first.ask()
+    await shared.ask(role="other")
+    await second.ask()
+    await end_session(database, first)
+
+    async def told() -> bool:
+        return first.doubts > 0
+
+    await until(told, "the leader to be told", 5.0)
+    assert (first.doubts, shared.doubts, second.doubts) == (1, 1, 0)
+    await first.ask()
+    await first.store.resign(first.candidate.id, [first.held])
+    assert first.doubts == 1, "a session that was closed on purpose is no reason for doubt"
+
+
+async def test_a_leader_is_told_when_its_call_fails(peer: NewPeer, postgres_url: str) -> None:
+    """With the call its session is given up, and with that its locks."""
+    first = await peer()
+    await first.ask()
+    async with connected(postgres_url) as connection, connection.transaction():
+        await connection.execute("SELECT 1 FROM detent.detent_leader FOR UPDATE")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await first.ask()
+    assert first.doubts == 1
+    assert (await first.ask()).term == 1
+
+
+async def test_a_leader_that_confirms_in_time_has_its_whole_lease_again(
+    peer: NewPeer, database: Any
+) -> None:
+    first, second = await peer(), await peer()
+    await first.ask(HOUR)
+    await end_session(database, first)
+    await second.ask()
+    leader = await first.ask_again()
+    assert (leader.term, leader.holder) == (1, first.candidate.id)
+    left = await database.fetchval(
+        "SELECT lease_until - clock_timestamp() FROM detent.detent_leader WHERE role = $1", ROLE
+    )
+    assert left > timedelta(minutes=59)
+    assert await backend_in_row(database) == first.backend
+
+
+async def test_a_free_lock_says_nothing_about_a_leader_of_another_server(
+    peer: NewPeer, database: Any
+) -> None:
+    """After a failover or a restart all locks are free, and leaders may not have noticed."""
+    first, second = await peer(), await peer()
+    await first.ask(HOUR)
+    await database.execute(
+        "UPDATE detent.detent_leader SET server = server - interval '1 microsecond'"
+    )
+    await end_session(database, first)
+    leader = await second.ask()
+    assert (leader.holder, leader.free_in) == (first.candidate.id, None)
+    left = await database.fetchval(
+        "SELECT lease_until - clock_timestamp() FROM detent.detent_leader WHERE role = $1", ROLE
+    )
+    assert left > timedelta(minutes=59)
 
 
 async def test_a_leader_that_reconnects_first_keeps_its_term(peer: NewPeer, database: Any) -> None:

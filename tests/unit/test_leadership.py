@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from detent.app import App
 from detent.config import ClusterConfig, Config
 from detent.errors import ConfigError, TermLost
 from detent.events import Bus, LeaderElected, LeaderLost, LeaderResigned, StoreTrouble
-from detent.spi.leadership import Bid, Candidate, Term
+from detent.spi.leadership import BELIEF, Bid, Candidate, Leader, Term
 from detent.stores.memory import MemoryNotifier
 from detent.testing.simulation.stage import Stage
 from detent.testing.virtual import VirtualRuntime, in_virtual_time
@@ -306,6 +307,102 @@ async def test_in_any_weather_at_most_one_believes_and_terms_only_grow(seed: int
     assert begun == sorted(set(begun)), "a term was believed in twice"
     assert len(begun) > 5
     assert led > 400
+
+
+# When the store has lost sight of a leader
+
+
+@in_virtual_time
+async def test_a_leader_in_doubt_confirms_its_term_at_once_and_goes_on() -> None:
+    here = Candidates()
+    async with here.elector() as elector:
+        await here.until_led(elector)
+        await asyncio.sleep(1)
+        before = here.stage.line.count("elect")
+        elector.doubt()
+        await asyncio.sleep(0.1)
+        assert here.stage.line.count("elect") == before + 1
+        await asyncio.sleep(60)
+        assert elector.leads("maintenance") == Term("maintenance", 1, elector.node_id)  # type: ignore[arg-type]
+    assert here.heard == [("begin", "maintenance", 1)]
+
+
+@in_virtual_time
+async def test_a_leader_in_doubt_that_gets_no_answer_stops_before_others_may_begin() -> None:
+    here = Candidates()
+    async with here.elector() as elector:
+        await here.until_led(elector)
+        await asyncio.sleep(1)
+        here.stage.line.lose("elect", times=None)
+        elector.doubt()
+        doubted = here.stage.now
+        await here.stage.until(lambda: elector.leads("maintenance") is None)
+        assert here.stage.now - doubted == pytest.approx(BELIEF.total_seconds(), abs=0.1)
+        await asyncio.sleep(0.01)
+        here.stage.line.heal()
+        await here.until_led(elector)
+    assert here.heard == [
+        ("begin", "maintenance", 1),
+        ("end", "maintenance", 1),
+        ("begin", "maintenance", 2),
+    ]
+
+
+@in_virtual_time
+async def test_an_answer_to_a_question_from_before_the_doubt_does_not_settle_it() -> None:
+    here = Candidates()
+    async with here.elector() as elector:
+        await here.until_led(elector)
+        held = here.stage.line.hold("elect", times=1)
+        asked = here.stage.line.count("elect")
+        elector.wake()
+        await here.stage.until(lambda: here.stage.line.count("elect") > asked)
+        elector.doubt()
+        here.stage.line.lose("elect", times=None)
+        held.set()
+        doubted = here.stage.now
+        await here.stage.until(lambda: elector.leads("maintenance") is None)
+        assert here.stage.now - doubted == pytest.approx(BELIEF.total_seconds(), abs=0.1)
+
+
+@in_virtual_time
+async def test_a_candidate_asks_again_when_the_store_expects_a_role_to_be_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here = Candidates()
+    async with here.elector() as first:
+        await here.until_led(first)
+        asked: list[float] = []
+        elect = here.stage.store.elect
+
+        async def losing_sight(*args: Any) -> list[Leader]:
+            asked.append(here.stage.now)
+            return [leader._replace(free_in=1.5) for leader in await elect(*args)]
+
+        monkeypatch.setattr(here.stage.store, "elect", losing_sight)
+        async with here.elector():
+            await asyncio.sleep(4)
+        assert asked == pytest.approx([asked[0] + 1.5 * number for number in range(3)], abs=0.2)
+
+
+@in_virtual_time
+async def test_a_leadership_in_doubt_is_confirmed_at_once_or_lost() -> None:
+    stage = Stage()
+    leadership = await stage.app.leaders.try_acquire("importer")
+    assert leadership is not None
+    await asyncio.sleep(1)
+    asked = stage.line.count("elect")
+    leadership.doubt()
+    await asyncio.sleep(0.1)
+    assert stage.line.count("elect") == asked + 1
+    await asyncio.sleep(60)
+    leadership.check()
+    stage.line.lose("elect", times=None)
+    leadership.doubt()
+    doubted = stage.now
+    await leadership.lost.wait()
+    assert stage.now - doubted == pytest.approx(BELIEF.total_seconds(), abs=0.1)
+    assert not leadership.is_held
 
 
 # Nodes

@@ -2,11 +2,13 @@
 
 All roles that a node wants are asked for in one call, every few seconds: those it leads are
 confirmed, those that are free are taken. A leader that could not confirm its terms for two thirds
-of the lease must assume that others will soon be elected, and stops first. Whatever it believes,
-the store refuses what is written under an old term.
+of the lease must assume that others will soon be elected, and stops first. When the store has lost
+sight of the node, it has a moment to confirm its terms. Whatever it believes, the store refuses
+what is written under an old term.
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -16,7 +18,7 @@ from detent._engine.service import Service
 from detent.config import ClusterConfig
 from detent.errors import StoreUnavailable
 from detent.events import Bus, LeaderElected, LeaderLost, LeaderResigned
-from detent.spi.leadership import Bid, Candidate, Leader, LeaderStore, Term
+from detent.spi.leadership import BELIEF, Bid, Candidate, Leader, LeaderStore, Term
 from detent.spi.notifier import LeaderHint, Notifier, Wake
 from detent.spi.runtime import Cancelable, Runtime
 
@@ -63,7 +65,8 @@ class Elector(Service):
         # A call that gets no answer must leave time for another before the trust ends.
         self._patience = min(self._check, (self._trust - self._check) / 2)
         self._campaigns: dict[str, Campaign] = {}
-        self._confirmed = runtime.monotonic()
+        self._confirmed = self._believed_until = runtime.monotonic()
+        self._doubted = -math.inf
         self._deadline: Cancelable | None = None
         self._retired = False
         # Not at once: a role that is being given up would be taken again.
@@ -91,7 +94,7 @@ class Elector(Service):
         return None if campaign is None or not self._is_trusted() else campaign.term
 
     def _is_trusted(self) -> bool:
-        return self.runtime.monotonic() - self._confirmed < self._trust
+        return self.runtime.monotonic() < self._believed_until
 
     # Being elected
 
@@ -103,14 +106,15 @@ class Elector(Service):
             if node is None or not bids:
                 return pause
             before = self.runtime.monotonic()
-            leaders = await self._elect(Candidate(node, self._node_name), bids)
+            leaders = await self._elect(Candidate(node, self._node_name, self.doubt), bids)
             if self.node_id != node:
                 return 0.0  # the node was fenced meanwhile; this is an answer to somebody else
             self._confirm(before)
             unwanted = self._hear(node, bids, leaders)
             if unwanted:
                 await self._give_up(node, unwanted)
-        return pause
+        soon = [each.free_in for each in leaders if each.free_in is not None]
+        return min([pause, *soon])
 
     def _bids(self) -> list[Bid]:
         if self._retired:
@@ -131,9 +135,24 @@ class Elector(Service):
     def _confirm(self, asked_at: float) -> None:
         """Believe in what is held for a while, from when we asked: the lease began no sooner."""
         self._confirmed = asked_at
+        until = asked_at + self._trust
+        if self._doubted > asked_at:
+            # The answer was on its way before the doubt came: it does not settle it.
+            until = min(until, self._doubted + BELIEF.total_seconds())
+        self._believe(until)
+
+    def _believe(self, until: float) -> None:
+        self._believed_until = until
         self._cancel_deadline()
-        left = asked_at + self._trust - self.runtime.monotonic()
+        left = until - self.runtime.monotonic()
         self._deadline = self.runtime.later(max(left, 0.0), self._distrust)
+
+    def doubt(self) -> None:
+        """The store has lost sight of the node: confirm at once, or believe in nothing soon."""
+        self._doubted = self.runtime.monotonic()
+        if any(campaign.term is not None for campaign in self._campaigns.values()):
+            self._believe(min(self._believed_until, self._doubted + BELIEF.total_seconds()))
+            self.wake()
 
     def _hear(self, node: UUID, bids: Sequence[Bid], leaders: Sequence[Leader]) -> list[Term]:
         """Take the answers; return the terms that are no longer wanted."""

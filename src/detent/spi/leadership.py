@@ -6,11 +6,20 @@ the row together with its holder. Who only believes to lead writes nothing: ever
 is conditional on its term.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 from uuid import UUID
+
+SETTLING: Final = timedelta(seconds=2)
+"""How long a store that has lost sight of a leader waits before it elects another."""
+BELIEF: Final = SETTLING / 2
+"""How long that leader may still believe in its terms. The rest is for what it has to stop."""
+
+
+def _ignore() -> None:
+    pass
 
 
 class Term(NamedTuple):
@@ -23,10 +32,13 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Who wants to lead: a node by its incarnation, or anybody else by an id of his own."""
+    """Who wants to lead: a node by its incarnation, or any other program by an id of its own."""
 
     id: UUID
     name: str
+    on_doubt: Callable[[], None] = field(default=_ignore, compare=False, repr=False)
+    """Called on the event loop of `elect` when the store may have lost sight of the candidate: it
+    confirms its terms within `BELIEF`, or stops, since others may be elected after `SETTLING`."""
 
 
 class Bid(NamedTuple):
@@ -47,6 +59,9 @@ class Leader(NamedTuple):
     name: str | None
     since: datetime | None
     lease_until: datetime | None
+    free_in: float | None = None
+    """Seconds after which it is worth asking again, if the store has just lost sight of the leader
+    and its lease was shortened by that."""
 
 
 class LeaderStore(Protocol):
@@ -62,7 +77,9 @@ class LeaderStore(Protocol):
         the candidate itself is named by it with another term than it bids: an answer that was
         lost, or a term that it has given up for itself. Who takes a free role gets the next term.
         Who bids the valid term keeps it, with a lease from the store's now. A node that was
-        declared dead gets and keeps nothing. The answer names the candidate only where it leads
+        declared dead gets and keeps nothing. A store that can tell when it loses sight of a leader,
+        which does not prove that its process has ended, tells the leader (`Candidate.on_doubt`) and
+        shortens the lease to `SETTLING`. The answer names the candidate only where it leads
         now; a role that nobody leads may be missing from it. A role whose term somebody holds by
         `fence_within` at this moment is left as it is.
         """

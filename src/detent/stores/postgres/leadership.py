@@ -47,7 +47,7 @@ class Leading(Within):
             )
         else:
             rows = await self.sessions.here().elect(candidate, bids, lease)
-        return [Leader(*tuple(row)[:6]) for row in rows if row["term"] is not None]
+        return [Leader(*tuple(row)[:7]) for row in rows if row["term"] is not None]
 
     async def resign(self, candidate: UUID, terms: Sequence[Term]) -> list[str]:
         """See `LeaderStore.resign`."""

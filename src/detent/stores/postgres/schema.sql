@@ -261,6 +261,9 @@ CREATE TABLE detent.detent_leader (
     lease       interval    NOT NULL,
     -- The server process that holds the advisory lock for this leader; NULL: only the lease counts.
     backend     integer,
+    -- When the server was started on which the leader was confirmed last: a lock that is free says
+    -- nothing about a leader that another server has known.
+    server      timestamptz,
     -- Makes the term part of a key, so that a new term waits for those who hold the row FOR KEY
     -- SHARE (the transactions fenced by the old one), and a renewal of the lease does not.
     UNIQUE (role, term)

@@ -1,7 +1,8 @@
 """A connection of their own for leaders: when their process dies, the server notices at once.
 
 Each role has an advisory lock, which the server frees with the session that holds it. It tells
-others sooner than a lease could that a leader is gone; who leads is said by the row alone.
+others sooner than a lease could that a leader may be gone: its lease is shortened. A session can
+end while its process lives, so the leader is told as well. Who leads is said by the row alone.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from uuid import UUID
 import asyncpg
 
 from detent.lazy import PerLoop
-from detent.spi.leadership import Bid, Candidate
+from detent.spi.leadership import SETTLING, Bid, Candidate
 from detent.stores.postgres.database import Connection, Database
 from detent.stores.postgres.failures import DRIVER_ERRORS, translate
 
@@ -64,6 +65,7 @@ def election(
         keys,
         tried,
         held,
+        SETTLING.total_seconds(),
     )
 
 
@@ -75,7 +77,7 @@ class LeaderSession:
         self._database = database
         self._connection: Connection | None = None
         # A session can take a lock twice, so it must know for whom it has it.
-        self._locks: dict[str, UUID] = {}
+        self._locks: dict[str, Candidate] = {}
         self._turn = asyncio.Lock()
 
     async def elect(
@@ -93,7 +95,7 @@ class LeaderSession:
                         lease,
                         [self._key(bid.role) for bid in bids],
                         tried=[bid.role not in self._locks for bid in bids],
-                        held=[self._locks.get(bid.role) == candidate.id for bid in bids],
+                        held=[self._holds(candidate.id, bid.role) for bid in bids],
                     ),
                 )
                 await self._settle(connection, candidate, rows)
@@ -111,7 +113,7 @@ class LeaderSession:
         for row in rows:
             role = row["role"]
             if row["locked"] and row["is_mine"]:
-                self._locks[role] = candidate.id
+                self._locks[role] = candidate
             elif row["locked"]:
                 self._locks.pop(role, None)
                 useless.append(self._key(role))
@@ -127,7 +129,7 @@ class LeaderSession:
     async def let_go(self, candidate: UUID, roles: Sequence[str]) -> None:
         """Free the locks of roles that were given up; close a connection that serves nothing."""
         async with self._turn:
-            mine = [role for role in roles if self._locks.get(role) == candidate]
+            mine = [role for role in roles if self._holds(candidate, role)]
             try:
                 if mine and self._connection is not None:
                     keys = [self._key(role) for role in mine]
@@ -147,21 +149,38 @@ class LeaderSession:
     def _key(self, role: str) -> int:
         return key_of(self._database.address.schema, role)
 
+    def _holds(self, candidate: UUID, role: str) -> bool:
+        holder = self._locks.get(role)
+        return holder is not None and holder.id == candidate
+
     async def _connected(self) -> Connection:
         if self._connection is None or self._connection.is_closed():
-            self._locks.clear()
+            self._drop()
             self._connection = await self._database.connect()
+            self._connection.add_termination_listener(self._ended)
         return self._connection
 
+    def _ended(self, connection: Connection) -> None:
+        """The server, or the way there, has ended a session."""
+        if connection is self._connection:
+            self._drop()
+
     def _drop(self) -> None:
-        connection, self._connection = self._connection, None
-        self._locks.clear()
+        connection = self._forget()
         if connection is not None:
             connection.terminate()
 
-    async def _close(self) -> None:
+    def _forget(self) -> Connection | None:
+        """Let the connection be used no more; tell those for whom it held locks."""
         connection, self._connection = self._connection, None
+        holders = {holder.id: holder for holder in self._locks.values()}
         self._locks.clear()
+        for holder in holders.values():
+            holder.on_doubt()
+        return connection
+
+    async def _close(self) -> None:
+        connection = self._forget()
         if connection is not None:
             try:
                 await connection.close(timeout=CLOSING)
