@@ -49,10 +49,10 @@ BROAD_EXCEPT = (
 #: there are no sessions that outlive a process. What it finds first is a step of lost_claims, its
 #: inserts look for known ids themselves, and its claims through gates are wide anyway.
 NEEDS_NONE = {
+    "after_rescue": ("sqlite",),
     "claim_wide": ("sqlite",),
     "confirm_commits": ("sqlite",),
     "displace_jobs": ("sqlite",),
-    "end_sessions": ("sqlite",),
     "find_lost": ("sqlite",),
     "join_schedule_group": ("sqlite",),
     "known_jobs": ("sqlite",),

@@ -215,6 +215,17 @@ class JobRescued:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimOrphaned:
+    """A claim was removed because the row of its job is missing."""
+
+    job_id: UUID
+    queue: str
+    node: UUID
+    """The one that held the claim."""
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
 class LoopBlocked:
     """Something keeps the event loop from going on; emitted on another thread."""
 

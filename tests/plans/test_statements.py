@@ -22,11 +22,11 @@ WHOLE = {
     ("get_calendars", "detent_calendar"),  # all of the few there are, if nobody is named
     ("claims_of", "detent_running"),  # once a minute; an index would cost every claim
     ("leave_node", "detent_running"),  # once in the life of a node
-    ("lost_claims", "detent_running"),  # when a lease ended, and twice a minute: see claims_of
-    ("find_lost", "detent_running"),
-    ("end_sessions", "detent_running"),  # when a node died
-    ("end_sessions", "pg_database"),
-    ("forget_nodes", "detent_running"),
+    ("lost_claims", "detent_running"),  # when a node died: see claims_of
+    ("after_rescue", "detent_running"),
+    ("after_rescue", "pg_database"),
+    ("find_adrift", "detent_running"),  # twice a minute, by the leader alone
+    ("remove_orphans", "detent_key"),  # only where rows of jobs were lost
     ("signals_for", "detent_signal"),  # the few messages that wait; driven from here on purpose
     ("get_jobs", "detent_signal"),  # before PostgreSQL 14 one of two ways, and not the one taken
     ("join_node", "detent_parked"),  # a partial index that has nothing but what it wants
@@ -34,7 +34,6 @@ WHOLE = {
     ("list_locks", "detent_lock"),  # for people
     ("list_breakers", "detent_breaker"),  # the same
     ("forget_locks", "detent_lock"),  # once an hour, by one node
-    ("beat_node", "detent_ready"),  # a partial index of lanes with gates, of which it wants one
     ("forget_rates", "detent_bucket"),  # now and then, by one node
     ("forget_rates", "detent_pass"),
     ("list_limits", "detent_limit"),  # for people

@@ -14,7 +14,7 @@ from detent.app import App
 from detent.config import ClusterConfig, Config
 from detent.context import JobContext
 from detent.errors import ConfigError, JobFailed, NodeNotFound
-from detent.events import JobRescued, NodeDied
+from detent.events import ClaimOrphaned, JobRescued, NodeDied
 from detent.model.state import State
 from detent.spi.nodes import NodeInfo
 from detent.testing.conformance.builders import claim_request, lane_scan
@@ -389,3 +389,23 @@ async def test_a_claim_that_comes_while_its_node_is_fenced_need_not_wait_for_the
         await stage.until(lambda: stage.told(JobRescued))
         assert stage.now - fenced < 2
         assert stage.tables.attempts == {}, "no process crashed"
+
+
+@in_virtual_time
+async def test_a_claim_whose_job_was_deleted_by_hand_is_removed_and_told() -> None:
+    stage = Stage()
+    sleeper(stage.app)
+    async with stage.node() as node:
+        job = await stage.app.tasks.get("sleeper").enqueue(3_600.0)
+        await stage.until(lambda: stage.tables.running)
+        del stage.tables.job[job.id]
+        deleted = stage.now
+        await stage.until(lambda: stage.told(ClaimOrphaned))
+        (told,) = stage.told(ClaimOrphaned)
+        assert (told.job_id, told.queue, told.node) == (
+            job.id,
+            "default",
+            node.identity.incarnation,
+        )
+        assert stage.now - deleted < 60
+        assert not stage.tables.running

@@ -234,6 +234,13 @@ EXAMPLES: list[tuple[object, str]] = [
         (f"job {JOB} (mail.send) was held by node {NODE}, which died; it runs again, uncharged"),
     ),
     (
+        events.ClaimOrphaned(JOB, "mail", NODE, 7),
+        (
+            f"job {JOB} of queue mail was claimed by node {NODE}, but its row in the table of jobs "
+            "is missing; the claim was removed with its permits and keys"
+        ),
+    ),
+    (
         events.LoopBlocked(NODE, 1.25, JOB, "mail.send", "mail.py:7 in send"),
         (
             f"job {JOB} (mail.send) has kept the event loop from going on for 1250 ms, and nothing "

@@ -80,7 +80,7 @@ class Crew:
         )
         self.gates = self._gated_claimer()
         self.elector = self._elector()
-        self.pruner.may_sweep = lambda: self.elector.leads(MAINTENANCE) is not None
+        self.pruner.may_sweep = self._leads_maintenance
         self.daemons = self._daemons()
         self.lock_forgetter = LockForgetter(runtime, bus, store, self.elector)
         self.rates = RateForgetter(runtime, bus, store, self.elector)
@@ -111,6 +111,7 @@ class Crew:
             max_crashes=config.max_crashes,
             sweep_interval=config.sweep_interval,
             forget_after=config.forget_after,
+            leads=self._leads_maintenance,
         )
 
     def _gated_claimer(self) -> GatedClaimer:
@@ -148,6 +149,9 @@ class Crew:
         for role in roles:
             elector.run_for(Campaign(role, is_wanted=lambda: self._does_chores))
         return elector
+
+    def _leads_maintenance(self) -> bool:
+        return self.elector.leads(MAINTENANCE) is not None
 
     def _firer(self) -> Firer:
         parts = self._parts

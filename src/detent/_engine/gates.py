@@ -38,10 +38,11 @@ PAGE: Final = 500
 # Hints tell of lanes and of open gates; these looks are for hints that were lost.
 LOOK: Final = 5.0
 ALONE: Final = 1.0
+# The pause between looks of a node that hears hints and has long seen no job behind a gate.
+RARE_LOOK: Final = 20.0
 # A short answer may only mean that somebody else holds the rows at this moment.
 ASK_AGAIN: Final = (0.005, 0.020)
 TELL: Final = 0.05
-FOREVER: Final = 3_600.0
 
 
 class GatedClaimer(Service):
@@ -75,8 +76,8 @@ class GatedClaimer(Service):
         self._floors = Floors()
         self._cursor = ""
         self._look_at = 0.0
-        # Until a heartbeat says otherwise: the first look is at the start.
-        self._gated = True
+        self._stirred_at = runtime.monotonic()
+        """When this node last knew of a job behind a gate."""
         self._alone = False
         self._limited: Collection[str] = ()
         self._turns = defaultdict[str, Turns](partial(Turns, boost_interval.total_seconds()))
@@ -132,12 +133,8 @@ class GatedClaimer(Service):
         if self._notifier is not None:
             self._notifier.publish([Hint(lane, ENDED) for lane in lanes])
 
-    def hear_of(self, gated: bool, limited: Collection[str]) -> None:
-        """Take what a heartbeat says: whether jobs stand behind gates, which queues have limits."""
-        if gated and not self._gated:
-            self._look_at = 0.0
-            self.wake()
-        self._gated = gated
+    def hear_of(self, limited: Collection[str]) -> None:
+        """Take what a heartbeat says: which queues have limits."""
         if list(limited) != list(self._limited):
             self._limited, self._look_at = tuple(limited), 0.0
             for lane in self._limited_lanes():
@@ -166,7 +163,7 @@ class GatedClaimer(Service):
     def _look_soon(self) -> None:
         self._floors.forget()
         self._lanes.open_all()
-        self._look_at, self._cursor, self._gated = 0.0, "", True
+        self._look_at, self._cursor = 0.0, ""
         self.wake()
 
     # Claiming
@@ -359,8 +356,10 @@ class GatedClaimer(Service):
 
     # Time
 
-    def _recheck(self) -> float:
-        return (ALONE if self._alone else LOOK) * self.runtime.uniform(0.8, 1.0)
+    def _recheck(self, quiet: float = 0.0) -> float:
+        """Return when to ask again: the later, the longer it has been `quiet`."""
+        least, most = (ALONE, LOOK) if self._alone else (LOOK, RARE_LOOK)
+        return min(max(quiet, least), most) * self.runtime.uniform(0.8, 1.0)
 
     def _until_next(self) -> float:
         now = self.runtime.monotonic()
@@ -369,14 +368,15 @@ class GatedClaimer(Service):
         moments = [self._look_at, *([self._tell_at] if self._untold else [])]
         if (first := self._lanes.first_due()) is not None:
             moments.append(first)
-        return min(max(min(moments) - now, 0.001), FOREVER)
+        return max(min(moments) - now, 0.001)
 
     async def _look(self) -> None:
-        """Look at the next page of lanes, if jobs stand behind gates at all."""
+        """Look at the next page of lanes.
+
+        A look may walk over many dead rows, so it is never part of a claim or a heartbeat, and its
+        share of the time is bounded.
+        """
         before = self.runtime.monotonic()
-        if not self._gated and not self._limited:
-            self._look_at = before + FOREVER
-            return
         if not self._cursor:
             self._floors.forget()
             self._lanes.visit(self._limited_lanes())
@@ -391,7 +391,9 @@ class GatedClaimer(Service):
             self.on_suspect()
         self._cursor = page[-1].lane if len(page) == PAGE else ""
         now = self.runtime.monotonic()
-        pause = 0.0 if self._cursor else self._recheck()
+        if page or self._limited or self._lanes.any_known:
+            self._stirred_at = now
+        pause = 0.0 if self._cursor else self._recheck(now - self._stirred_at)
         # Of new ones nobody has told: there may be more, and slots that wait for them.
         rest = 0.0 if self._cursor and news else rest_after(now - before)
         self._look_at = now + max(pause, rest)

@@ -44,6 +44,11 @@ class KnownLanes:
         self.suspects: dict[str, None] = {}
 
     @property
+    def any_known(self) -> bool:
+        """Whether any lane is known."""
+        return bool(self._known)
+
+    @property
     def ready(self) -> bool:
         """Whether any may be asked now."""
         return any(self._ready.values())

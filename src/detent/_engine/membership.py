@@ -55,8 +55,6 @@ class Membership:
         """Whether somebody wants this node to drain."""
         self.slots: Mapping[str, int] = {}
         """What was said for all nodes about the slots of queues."""
-        self.gated = False
-        """Whether jobs stand behind gates."""
         self.limited: Sequence[str] = ()
         """The queues that have a limit of their own."""
         self.beside: Callable[[], Coroutine[Any, Any, None]] | None = None
@@ -154,7 +152,7 @@ class Membership:
         self._renewed = max(self._renewed, before)
         self.draining = beat.draining
         self.slots = beat.slots
-        self.gated, self.limited = beat.gated, beat.limited
+        self.limited = beat.limited
         now = self._runtime.monotonic()
         self.on_news(LeaseNews(now, None if beat.next_end is None else now + beat.next_end))
         self._measure(beat.now)

@@ -5,6 +5,7 @@ from uuid import UUID
 
 from detent._engine.claim import Claimer
 from detent._engine.dispatch import Dispatcher
+from detent._engine.look import rest_after
 from detent._engine.service import Service
 from detent.events import Bus, ClaimsReconciled
 from detent.spi.nodes import NodeStore
@@ -13,6 +14,9 @@ from detent.spi.runtime import Runtime
 # After trouble it compares more than once: the server may still be at work on a claim whose
 # connection is gone, and have it ready only after the first look.
 LOOKS_AFTER_TROUBLE: Final = (1.0, 5.0)
+# To find the claims of a node the store may have to read all claims, dead rows included: an index
+# by node would cost every claim. So comparing takes at most this share of the time, in each node.
+SHARE: Final = 0.002
 
 
 class Reconciler(Service):
@@ -43,12 +47,14 @@ class Reconciler(Service):
             self._looks = LOOKS_AFTER_TROUBLE
         if self.node_id is None:
             return 1.0
+        before = self.runtime.monotonic()
         await self.compare()
+        took = self.runtime.monotonic() - before
         if self._looks:
             pause, *rest = self._looks
             self._looks = tuple(rest)
-            return pause
-        return self._interval
+            return max(pause, rest_after(took))
+        return max(self._interval, took / SHARE)
 
     async def compare(self) -> None:
         """Give back what is unknown; not while a claim is on its way, of which we know nothing."""

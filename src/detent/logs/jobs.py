@@ -94,6 +94,13 @@ def _rescued(event: events.JobRescued) -> str:
     return f"{job(event)} was held by node {event.node}, which died; {what}"
 
 
+def _claim_orphaned(event: events.ClaimOrphaned) -> str:
+    return (
+        f"job {event.job_id} of queue {event.queue} was claimed by node {event.node}, but its row "
+        "in the table of jobs is missing; the claim was removed with its permits and keys"
+    )
+
+
 def _finish_gave_up(event: events.FinishGaveUp) -> str:
     return (
         f"the end of {job(event)} could not be written: {event.error}; "
@@ -115,5 +122,6 @@ LINES: Final[Lines] = {
     events.ExecutorTrouble: (logging.WARNING, _executor_trouble),
     events.StuckThread: (logging.WARNING, _stuck_thread),
     events.JobRescued: (logging.INFO, _rescued),
+    events.ClaimOrphaned: (logging.ERROR, _claim_orphaned),
     events.FinishGaveUp: (logging.ERROR, _finish_gave_up),
 }

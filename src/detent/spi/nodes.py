@@ -50,8 +50,6 @@ class Beat(NamedTuple):
     without others."""
     slots: Mapping[str, int] = {}
     """Queues that were scaled for all nodes, and to how many slots on each."""
-    gated: bool = False
-    """Whether jobs stand behind gates anywhere."""
     limited: Sequence[str] = ()
     """Queues that have a limit of their own."""
 

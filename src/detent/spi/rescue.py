@@ -30,19 +30,29 @@ class Rescued(NamedTuple):
     attempt: int = 1
 
 
+class Orphan(NamedTuple):
+    """A claim that was removed because its job has no row."""
+
+    id: UUID
+    fence: int
+    node: UUID
+    lane: str
+
+
 class Rescue(NamedTuple):
     """What one rescue did."""
 
     nodes: list[DeadNode]
     jobs: list[Rescued]
     busy: int = 0
-    """How many claims of the dead are left because somebody is busy with them at this moment."""
+    """How many claims of the dead are left because another session has locked them."""
+    orphans: tuple[Orphan, ...] = ()
 
 
 class RescueStore(Protocol):
     """Ends the claims of nodes that are gone."""
 
-    async def rescue(self, limit: int, max_crashes: int) -> Rescue:
+    async def rescue(self, limit: int, max_crashes: int, *, everywhere: bool = False) -> Rescue:
         """Declare nodes dead whose lease is over, and take up to `limit` claims from the dead.
 
         Both in one transaction. A lease is over when `detent.model.lease` says so: it has run out,
@@ -55,6 +65,11 @@ class RescueStore(Protocol):
         Calling it until fewer than `limit` jobs come back rescues all the others. A transaction
         of a dead node (`ContextStore.transaction`) that holds its claim and rests is ended by one
         of the calls that follow within seconds.
+
+        A claim whose job has no row (an operator deleted it, or a table was restored) is removed,
+        with its permits, its business key and its messages, since neither an end nor a rescue of
+        it could be written. Such claims of living nodes, and claims of nodes that have no row, need
+        only be found by a call with `everywhere`, which may read all claims.
         """
 
     async def declare_dead(

@@ -10,13 +10,17 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from detent._engine.service import Service
-from detent.events import Bus, JobRescued, NodeDied
+from detent.events import Bus, ClaimOrphaned, JobRescued, NodeDied
+from detent.model.job import queue_of
 from detent.spi.rescue import Rescued, RescueStore
 from detent.spi.runtime import Runtime
 
 PAGE: Final = 500
 # Nodes look this long apart from each other, so that one finds the work done by the first.
 APART: Final = 0.5
+# A sweep of the leader reads all claims, among which dead rows may stand: it takes at most this
+# share of the time.
+SWEEP_SHARE: Final = 0.01
 # How often the news of the heartbeat, which come on another thread, are looked at, and claims that
 # somebody was busy with.
 GLANCE: Final = 1.0
@@ -47,12 +51,15 @@ class Rescuer(Service):
         max_crashes: int,
         sweep_interval: timedelta,
         forget_after: timedelta,
+        leads: Callable[[], bool],
     ) -> None:
         super().__init__(runtime, bus)
         self._store = store
         self._max_crashes = max_crashes
         self._sweep_interval = sweep_interval.total_seconds()
         self._forget_after = forget_after
+        self._leads = leads
+        """Whether this node does the chores of the cluster."""
         self._looked_at: float | None = None
         self._sweep_at = 0.0
         self._apart = 0.0
@@ -70,19 +77,25 @@ class Rescuer(Service):
         if not (self.woken or self._is_due(now)):
             return self._wait(now)
         sweep = self._looked_at is None or now >= self._sweep_at
-        rescue = await self._store.rescue(PAGE, self._max_crashes)
+        everywhere = sweep and self._leads()
+        rescue = await self._store.rescue(PAGE, self._max_crashes, everywhere=everywhere)
         for node in rescue.nodes:
             self.bus.emit(NodeDied(node.incarnation, node.name, node.host, node.pid))
         for job in rescue.jobs:
             self.bus.emit(JobRescued(job.id, job.task, job.queue, job.node, job.state, job.crashes))
+        for orphan in rescue.orphans:
+            queue = queue_of(orphan.lane)
+            self.bus.emit(ClaimOrphaned(orphan.id, queue, orphan.node, orphan.fence))
         self.on_rescued(rescue.jobs)
         self._busy = rescue.busy > 0
-        if len(rescue.jobs) == PAGE:
+        if len(rescue.jobs) + len(rescue.orphans) >= PAGE:
             self.wake()
             return 0.0
         if sweep:
             await self._store.forget_nodes(self._forget_after, PAGE)
-            self._sweep_at = now + self._sweep_interval * self.runtime.uniform(0.8, 1.0)
+            took = self.runtime.monotonic() - now
+            pause = self._sweep_interval * self.runtime.uniform(0.8, 1.0)
+            self._sweep_at = now + max(pause, took / SWEEP_SHARE)
         self._looked_at = now
         self._apart = self.runtime.uniform(0.0, APART)
         return self._wait(now)

@@ -31,7 +31,8 @@ def claim_jobs(tables: Tables, now: datetime, request: ClaimRequest) -> list[Cla
             continue
         room = min(scans[0].room, request.limit - len(claims))
         due = [place for scan in scans for place in visible(tables, now, scan)]
-        claims += [take(tables, now, place, request) for place in nsmallest(room, due, order)]
+        taken = [take(tables, now, place, request) for place in nsmallest(room, due, order)]
+        claims += [claim for claim in taken if claim is not None]
     return claims
 
 
@@ -119,10 +120,15 @@ def take(
     place: Ready,
     request: ClaimRequest | GatedRequest,
     permits: tuple[Gate, ...] = (),
-) -> Claim:
-    """Move one job to running, with the permits that it holds there."""
+) -> Claim | None:
+    """Move one job to running, with the permits that it holds there.
+
+    None if the job has no row: nothing is known of it that could be run.
+    """
     del tables.ready[place.id]
     tables.running[place.id] = Running(place, tables.fence, request.node, now, permits)
+    if place.id not in tables.job:
+        return None
     new = tables.job[place.id].new
     return Claim(
         id=place.id,

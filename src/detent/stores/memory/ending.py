@@ -23,7 +23,7 @@ def end(tables: Tables, now: datetime, outcome: Outcome) -> None:
     if hooks & Hook.KEY:
         _release_unique_key(tables, job_id, waited_for)
     if hooks & (Hook.KEY | Hook.SLOT):
-        _wake_waiting(tables, now, job_id, waited_for)
+        wake_waiting(tables, now, job_id, waited_for)
     if hooks & Hook.EVENT:
         record_events(tables, now, outcome)
 
@@ -68,7 +68,7 @@ def _release_unique_key(tables: Tables, job_id: UUID, waited_for: UUID | None) -
         tables.keys[UNIQUE, key] = held._replace(job=waited_for)
 
 
-def _wake_waiting(tables: Tables, now: datetime, job_id: UUID, waited_for: UUID | None) -> None:
+def wake_waiting(tables: Tables, now: datetime, job_id: UUID, waited_for: UUID | None) -> None:
     """Let the jobs go that waited for this one; they are due now at the earliest.
 
     If it was itself waiting for one that has not ended, they wait for that one from now on.

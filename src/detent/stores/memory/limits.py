@@ -81,7 +81,7 @@ def claim_gated(tables: Tables, now: datetime, request: GatedRequest) -> GatedAn
         keeps = is_kept_out and blocked is not None and admission.keep(blocked)
         retry = None if blocked is None else admission.wait(blocked)
         answers.append((scan, len(taken), None if blocked is None else blocked.name, retry, keeps))
-        claims += taken
+        claims += [claim for claim in taken if claim is not None]
     _remember(tables, openings)
     return GatedAnswer(
         claims,

@@ -5,7 +5,6 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-from detent.model.gates import is_gated
 from detent.model.lease import ends_at, witnessed_since
 from detent.spi.nodes import Beat, NodeIdentity, NodeInfo
 from detent.stores.memory.ending import wake_unknown_tasks
@@ -81,7 +80,6 @@ def beat(
         draining=row is not None and row.state == DRAINING,
         next_end=(min(ends) - now).total_seconds() if ends else None,
         slots=dict(tables.slots),
-        gated=any(is_gated(place.lane) for place in tables.ready.values()),
         limited=tuple(
             name.removeprefix("queue:") for name in sorted(tables.limits) if name[:6] == "queue:"
         ),

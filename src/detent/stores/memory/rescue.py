@@ -8,14 +8,17 @@ from detent.model.job import Attempt, queue_of
 from detent.model.lease import ends_at, witnessed_since
 from detent.model.rescue import CRASHED, LostClaim, Verdict, evidence, is_suspect, judge
 from detent.model.state import State
-from detent.spi.rescue import DeadNode, Rescue, Rescued
-from detent.stores.memory.ending import end
-from detent.stores.memory.tables import CANCEL, Node, Outcome, Running, Tables
+from detent.spi.notifier import Hint
+from detent.spi.rescue import DeadNode, Orphan, Rescue, Rescued
+from detent.stores.memory.ending import end, wake_waiting
+from detent.stores.memory.tables import CANCEL, UNIQUE, Node, Outcome, Running, Tables
 
 DEAD = "dead"
 
 
-def rescue(tables: Tables, now: datetime, limit: int, max_crashes: int) -> Rescue:
+def rescue(
+    tables: Tables, now: datetime, limit: int, max_crashes: int, *, everywhere: bool = False
+) -> Rescue:
     """Declare expired nodes dead and take claims from the dead."""
     known = [node for node in tables.nodes.values() if node.state != DEAD]
     witnessed = witnessed_since((node.pulse for node in known), now)
@@ -25,9 +28,17 @@ def rescue(tables: Tables, now: datetime, limit: int, max_crashes: int) -> Rescu
     living = {node.incarnation for node in tables.nodes.values() if node.state != DEAD}
     lost = sorted(job_id for job_id, claim in tables.running.items() if claim.node not in living)
     suspects = _suspects_by_node(tables, max_crashes)
-    jobs = [_rescue_one(tables, now, job_id, suspects, max_crashes) for job_id in lost[:limit]]
+    looked_at = sorted(tables.running) if everywhere else lost
+    orphans = [job_id for job_id in looked_at if job_id not in tables.job][:limit]
+    jobs = [
+        _rescue_one(tables, now, job_id, suspects, max_crashes)
+        for job_id in lost[:limit]
+        if job_id in tables.job
+    ]
     return Rescue(
-        [DeadNode(node.incarnation, node.name, node.host, node.pid) for node in expired], jobs
+        [DeadNode(node.incarnation, node.name, node.host, node.pid) for node in expired],
+        jobs,
+        orphans=tuple(_remove_orphan(tables, now, job_id) for job_id in orphans),
     )
 
 
@@ -55,6 +66,19 @@ def forget_nodes(tables: Tables, now: datetime, dead_for: timedelta, limit: int)
     for incarnation in gone:
         del tables.nodes[incarnation]
     return len(gone)
+
+
+def _remove_orphan(tables: Tables, now: datetime, job_id: UUID) -> Orphan:
+    """Remove a claim whose job has no row, with what else is kept of the job."""
+    claim = tables.running.pop(job_id)
+    tables.progress.pop(job_id, None)
+    tables.signals.pop((job_id, CANCEL), None)
+    for name, key in list(tables.keys.items()):
+        if name[0] == UNIQUE and key.job == job_id:
+            del tables.keys[name]
+    wake_waiting(tables, now, job_id, None)
+    tables.tell(Hint(claim.place.lane))
+    return Orphan(job_id, claim.fence, claim.node, claim.place.lane)
 
 
 def _bury(tables: Tables, now: datetime, node: Node, reason: str, *, fenced: bool = False) -> None:

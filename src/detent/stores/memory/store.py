@@ -169,8 +169,8 @@ class MemoryStore(Breaking, Telling, Scheduling):
     async def release_claims(self, node: UUID, claims: Sequence[tuple[UUID, int]]) -> int:
         return await self._do(nodes.release_claims, node, claims)
 
-    async def rescue(self, limit: int, max_crashes: int) -> Rescue:
-        return await self._do(rescue.rescue, limit, max_crashes)
+    async def rescue(self, limit: int, max_crashes: int, *, everywhere: bool = False) -> Rescue:
+        return await self._do(rescue.rescue, limit, max_crashes, everywhere=everywhere)
 
     async def declare_dead(
         self, nodes: Sequence[UUID], reason: str, *, fenced: bool = False

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from detent.model.job import Hook
@@ -10,10 +10,31 @@ from detent.model.rescue import LostClaim, evidence, judge
 from detent.model.state import State
 from detent.spi.notifier import Hint, Notifier
 from detent.spi.outbox import OUTBOX
-from detent.spi.rescue import DeadNode, Rescue, Rescued
+from detent.spi.rescue import DeadNode, Orphan, Rescue, Rescued
 from detent.stores.postgres.database import Connection, Database
 from detent.stores.postgres.finish import after_end
 from detent.stores.postgres.outbox import record_events
+
+
+class _Adrift(NamedTuple):
+    """What a look at all claims has found."""
+
+    nodes: Sequence[UUID]
+    """Those that hold claims and do not live."""
+    orphans: Sequence[UUID]
+    """Claims whose job has no row."""
+
+
+_NOTHING_ADRIFT: Final = _Adrift((), ())
+
+
+class _Work(NamedTuple):
+    """The rows of what one rescue did."""
+
+    nodes: list[Any]
+    jobs: list[Any]
+    orphans: list[Any]
+    woken: list[Any]
 
 
 class Rescuing:
@@ -22,19 +43,23 @@ class Rescuing:
     database: Database
     notifier: Notifier
 
-    async def rescue(self, limit: int, max_crashes: int) -> Rescue:
+    async def rescue(self, limit: int, max_crashes: int, *, everywhere: bool = False) -> Rescue:
         """See `RescueStore.rescue`."""
+        adrift = await self._adrift(limit) if everywhere else _NOTHING_ADRIFT
         (look,) = await self.database.fetch("find_lost")
-        if not look["found"]:
+        if not (look["found"] or any(adrift)):
             return Rescue([], [])
 
-        async def work(connection: Connection) -> tuple[list[Any], list[Any], list[Any]]:
+        async def work(connection: Connection) -> _Work:
             sql = self.database.sql
             nodes = await connection.fetch(sql("expire_nodes"))
-            lost = await connection.fetch(sql("lost_claims"), limit, max_crashes - 1)
-            if not lost:
-                return nodes, [], []
-            claims = [LostClaim._make(row) for row in lost]
+            lost = await connection.fetch(sql("lost_claims"), limit, max_crashes - 1, adrift.nodes)
+            claims = [LostClaim._make(row) for row in lost if row["task"] is not None]
+            orphans = await self._remove_orphans(
+                connection, [*adrift.orphans, *(row["id"] for row in lost if row["task"] is None)]
+            )
+            if not claims:
+                return _Work(nodes, [], *orphans)
             jobs = await connection.fetch(sql("rescue_claims"), *_columns(claims, max_crashes))
             hooked = {claim.id for claim in claims if claim.hooks}
             ended = {row["id"]: None for row in jobs if row["state"] != "pending"}
@@ -42,9 +67,9 @@ class Rescuing:
             watched = [claim.id for claim in claims if claim.hooks & Hook.EVENT]
             await record_events(self.database, connection, [id_ for id_ in watched if id_ in ended])
             woken = await after_end(self.database, connection, ended) if ended else []
-            return nodes, jobs, woken
+            return _Work(nodes, jobs, orphans[0], [*orphans[1], *woken])
 
-        nodes, jobs, woken = await self.database.transact(work)
+        nodes, jobs, orphans, woken = await self.database.transact(work)
         self.notifier.publish(
             [
                 Hint(row["lane"], row["priority"], row["due_at"], row["id"])
@@ -60,15 +85,39 @@ class Rescuing:
                 for row in jobs
                 if row["state"] != "pending" and row["hooks"] & Hook.LIMIT
             ]
+            + [Hint(row["lane"]) for row in orphans]
         )
         if any(row["state"] != "pending" for row in jobs):
             self.notifier.publish([Hint(OUTBOX)])
         busy = 0
-        if len(jobs) < limit:
+        if len(jobs) + len(orphans) < limit:
             # What is left now was locked: by a late finish, or by the transaction of a job.
-            (left,) = await self.database.fetch("end_sessions")
+            (left,) = await self.database.fetch("after_rescue", adrift.nodes)
             busy = left["busy"]
-        return Rescue([DeadNode._make(row) for row in nodes], [_rescued(row) for row in jobs], busy)
+        return Rescue(
+            [DeadNode._make(row) for row in nodes],
+            [_rescued(row) for row in jobs],
+            busy,
+            tuple(Orphan(row["id"], row["fence"], row["node"], row["lane"]) for row in orphans),
+        )
+
+    async def _adrift(self, limit: int) -> "_Adrift":
+        """Read all claims for those that no node and no rescue would ever end."""
+        (row,) = await self.database.fetch("find_adrift", limit)
+        return _Adrift(row["nodes"], row["orphans"])
+
+    async def _remove_orphans(
+        self, connection: Connection, ids: Sequence[UUID]
+    ) -> tuple[list[Any], list[Any]]:
+        """Remove claims without a job; return their rows, and those of jobs that they woke."""
+        if not ids:
+            return [], []
+        gone = await connection.fetch(self.database.sql("remove_orphans"), sorted(set(ids)))
+        if not gone:
+            return [], []
+        ended = [row["id"] for row in gone]
+        woken = await connection.fetch(self.database.sql("wake_waiting"), ended)
+        return list(gone), list(woken)
 
     async def declare_dead(
         self, nodes: Sequence[UUID], reason: str, *, fenced: bool = False

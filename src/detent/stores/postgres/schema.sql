@@ -247,7 +247,9 @@ CREATE TABLE detent.detent_node (
     -- Since when its heartbeats have had no gap.
     steady_since timestamptz NOT NULL DEFAULT clock_timestamp(),
     -- Whether it had stopped its jobs itself before it was declared dead.
-    fenced       boolean     NOT NULL DEFAULT false
+    fenced       boolean     NOT NULL DEFAULT false,
+    -- When the last of its claims was ended, once it is dead.
+    rescued_at   timestamptz
 ) WITH (fillfactor = 50); -- heartbeats are HOT updates
 
 -- Who leads a role. The row stays when nobody does: a term never begins anew.

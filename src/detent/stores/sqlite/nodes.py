@@ -71,7 +71,7 @@ class Nodes:
             now = session.now
             alive = session.change(sql("beat_node", "beat"), node.bytes, span(lease), now, said)
             known = session.table(sql("beat_node", "nodes"), node.bytes, now)
-            active, draining, end, slots, gated, limited = known
+            active, draining, end, slots, limited = known
             return Beat(
                 alive=bool(alive),
                 now=moment(now),
@@ -79,7 +79,6 @@ class Nodes:
                 draining=bool(draining),
                 next_end=None if end is None else (end - now) / MICROSECONDS,
                 slots=slots,
-                gated=bool(gated),
                 limited=limited,
             )
 

@@ -2,20 +2,22 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from detent.model.job import Hook
 from detent.model.rescue import LostClaim, evidence, judge
 from detent.model.state import State
 from detent.spi.notifier import Hint, Notifier, Wake
-from detent.spi.rescue import DeadNode, Rescue, Rescued
+from detent.spi.rescue import DeadNode, Orphan, Rescue, Rescued
 from detent.stores.sqlite.columns import Payloads, moment, packed, span, uuid, written
 from detent.stores.sqlite.database import Database
 from detent.stores.sqlite.finish import after_end
 from detent.stores.sqlite.outbox import record_events
 from detent.stores.sqlite.session import Session
 from detent.stores.sqlite.statements import sql
+
+TASK: Final = LostClaim._fields.index("task")
 
 
 class Rescuing:
@@ -24,11 +26,17 @@ class Rescuing:
     database: Database
     notifier: Notifier
 
-    async def rescue(self, limit: int, max_crashes: int) -> Rescue:
+    async def rescue(self, limit: int, max_crashes: int, *, everywhere: bool = False) -> Rescue:
         """See `RescueStore.rescue`."""
 
+        def adrift(session: Session) -> list[UUID]:
+            found = session.table(sql("find_adrift"), limit) if everywhere else []
+            return [uuid(job_id) for job_id in found]
+
         def nothing(session: Session) -> tuple[Rescue, list[Wake]] | None:
-            return None if session.value(sql("find_lost"), session.now) else (_NOTHING, [])
+            if session.value(sql("find_lost"), session.now) or adrift(session):
+                return None
+            return _NOTHING, []
 
         def work(session: Session) -> tuple[Rescue, list[Wake]]:
             nodes = session.table(sql("expire_nodes"), session.now)
@@ -36,8 +44,11 @@ class Rescuing:
             gone = packed(node.incarnation for node in dead)
             session.change(sql("declare_dead"), gone, "its lease ran out", session.now, False)
             found = session.table(sql("lost_claims"), limit, max_crashes - 1)
-            jobs, wakes = _rescue(session, [_lost(row) for row in found], max_crashes)
-            return Rescue(dead, jobs), wakes
+            claims = [_lost(row) for row in found if row[TASK] is not None]
+            ids = [*adrift(session), *(uuid(row[0]) for row in found if row[TASK] is None)]
+            orphans, wakes = _remove_orphans(session, sorted(set(ids)))
+            jobs, told = _rescue(session, claims, max_crashes)
+            return Rescue(dead, jobs, orphans=tuple(orphans)), [*wakes, *told]
 
         rescued, wakes = await self.database.write(work, first=nothing)
         self.notifier.publish(wakes)
@@ -61,6 +72,21 @@ class Rescuing:
 
 
 _NOTHING = Rescue([], [])
+
+
+def _remove_orphans(session: Session, ids: Sequence[UUID]) -> tuple[list[Orphan], list[Wake]]:
+    """Remove claims without a job; return what they were, and who has to be told."""
+    if not ids:
+        return [], []
+    gone = packed(ids)
+    orphans = [
+        Orphan(uuid(job_id), fence, uuid(node), lane)
+        for job_id, fence, node, lane in session.table(sql("remove_orphans", "found"), gone)
+    ]
+    for step in ("gone", "unsignaled", "unprogressed", "unkeyed"):
+        session.change(sql("remove_orphans", step), gone)
+    woken = after_end(session, dict.fromkeys(ids))
+    return orphans, [*(Hint(each.lane) for each in orphans), *(Hint(lane) for (lane,) in woken)]
 
 
 def _rescue(

@@ -230,13 +230,6 @@ class LimitConformance:
         assert found == sorted({*(lane(gate) for gate in gates), gpu.lane}, key=str.encode)
         assert all(each.due_in == 0 for each in await store.gated_lanes([QUEUE], "", 3, BOOST))
 
-    async def test_heartbeats_tell_of_gated_jobs(self, store: Store) -> None:
-        node = await joined(store)
-        await enqueued(store)
-        assert not (await store.beat(node, HOUR)).gated
-        await enqueued(store, behind(SMTP))
-        assert (await store.beat(node, HOUR)).gated
-
     async def test_the_limit_of_a_queue_holds_for_all_its_jobs(self, store: Store) -> None:
         await store.declare_limits([Limit("queue:default", 2), Limit(SMTP.name, 5)])
         await enqueued(store, new_job(), new_job(), behind(SMTP), behind(SMTP))

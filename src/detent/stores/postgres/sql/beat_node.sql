@@ -35,7 +35,4 @@ SELECT
      WHERE state <> 'dead' AND incarnation <> $1) AS next_end,
     (SELECT json_object_agg(name, slots)::text FROM detent.detent_queue
      WHERE slots IS NOT NULL) AS slots,
-    -- Ordered, so that no other index than that of the lanes with gates can be thought of.
-    (SELECT lane FROM detent.detent_ready WHERE strpos(lane, '~') > 0
-     ORDER BY lane COLLATE "C" LIMIT 1) IS NOT NULL AS gated,
     ARRAY(SELECT name FROM detent.detent_queue WHERE limited ORDER BY name) AS limited

@@ -6,8 +6,7 @@ WHERE incarnation = ANY (ARRAY(
     FROM detent.detent_node AS node
     WHERE node.state = 'dead'
         AND node.dead_at <= clock_timestamp() - $1::float8 * interval '1 second'
-        AND NOT EXISTS (SELECT 1 FROM detent.detent_running AS running
-                        WHERE running.node = node.incarnation)
+        AND node.rescued_at IS NOT NULL
     ORDER BY node.incarnation
     LIMIT $2
     FOR UPDATE SKIP LOCKED

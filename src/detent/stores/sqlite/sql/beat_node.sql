@@ -12,7 +12,7 @@ WHERE incarnation = ?1 AND state <> 'dead'
 
 -- step: nodes
 -- How many are active, whether this one is draining, when the first lease of another ends, which
--- queues were scaled for all nodes, whether jobs stand behind gates, and which queues have a limit.
+-- queues were scaled for all nodes, and which queues have a limit.
 -- ?1 incarnation  ?2 now
 WITH witness AS (
     -- See expire_nodes.
@@ -26,7 +26,6 @@ SELECT CAST(json_array(
     min(max(lease_until, (SELECT since FROM witness) + (lease_until - heartbeat_at)))
         FILTER (WHERE state <> 'dead' AND incarnation <> ?1),
     json((SELECT json_group_object(name, slots) FROM detent_queue WHERE slots IS NOT NULL)),
-    (SELECT lane FROM detent_ready WHERE instr(lane, '~') > 0 ORDER BY lane LIMIT 1) IS NOT NULL,
     json((SELECT json_group_array(name) FROM detent_queue WHERE limited))
 ) AS BLOB)
 FROM detent_node

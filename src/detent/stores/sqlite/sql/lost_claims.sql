@@ -1,4 +1,5 @@
--- Claims whose node is dead or unknown, with what is needed to judge them.
+-- Claims whose node is dead or unknown, with what is needed to judge them; task and queue are null
+-- where the job has no row.
 -- ?1 limit  ?2 crashes that make a suspect
 SELECT CAST(json_group_array(json_array(
     hex(id), fence, hex(node), task, queue, lane, crashes, hooks, cancel_requested, cancel_reason,
@@ -15,7 +16,7 @@ FROM (
         ORDER BY id
         LIMIT ?1
     ) AS lost
-    CROSS JOIN detent_job AS job ON job.id = lost.id
+    LEFT JOIN detent_job AS job ON job.id = lost.id
     LEFT JOIN detent_signal AS signal ON signal.id = lost.id AND signal.kind = 'cancel'
     LEFT JOIN detent_node AS node ON node.incarnation = lost.node
     LEFT JOIN (
