@@ -172,6 +172,29 @@ async def test_jobs_that_wait_for_a_worker_go_to_an_idle_node() -> None:
 
 
 @in_virtual_time
+async def test_a_queue_shows_how_many_of_its_claims_have_begun() -> None:
+    stage = Stage()
+    work = Work(stage)
+    stage.app.executor("desk", lambda: Desk(2))
+    task = work.declare(stage.app, executor="desk")
+
+    @stage.app.task(batch=10, linger=30)
+    async def index(items: list[BatchItem[int]]) -> None:
+        pass
+
+    async with stage.node(concurrency=96) as node:
+        await stage.app.enqueue_many([task.bind(str(n), 100.0) for n in range(7)])
+        await index.enqueue(1)
+        await asyncio.sleep(6)
+        (queue,) = await stage.app.queues.list()
+        assert (queue.running, queue.started) == (8, 2)
+        (known,) = await stage.app.nodes.list()
+        assert (known.load["running"], known.load["unstarted:default"]) == (2, 6)
+        node.stop(now=True)
+        await node.wait_stopped()
+
+
+@in_virtual_time
 async def test_nodes_whose_workers_are_all_busy_do_not_pass_claims_to_and_fro() -> None:
     stage = Stage()
     work = Work(stage)

@@ -54,6 +54,7 @@ COLUMNS: Final = (
     Column("pending", right=True),
     Column("due", right=True),
     Column("running", right=True),
+    Column("started", right=True),
     Column("slots", right=True),
     Column("oldest due", right=True),
 )
@@ -82,8 +83,9 @@ def list_command(url: str | None, schema: str | None, as_json: bool) -> None:
     """List the queues that hold live jobs or were paused.
 
     In a pipe each queue is a line: name, whether it is paused, how many of its jobs are pending,
-    due and running, since when the oldest is due, and how many of them each node runs at once if
-    that was set for all nodes, with tabs in between.
+    due and running, since when the oldest is due, how many of them each node runs at once if that
+    was set for all nodes, and how many have started, with tabs in between. A job is running when a
+    node has claimed it; it has started when the node called its function, as of the last heartbeat.
     """
 
     async def look(session: Session) -> list[QueueInfo]:
@@ -102,6 +104,7 @@ def _record(queue: QueueInfo) -> dict[str, Any]:
         "running": queue.running,
         "oldest_due_at": iso(queue.oldest_due_at),
         "slots": queue.slots,
+        "started": queue.started,
     }
 
 
@@ -118,6 +121,7 @@ def _print_for_people(queues: Sequence[QueueInfo]) -> None:
             f"{queue.pending:,}",
             f"{queue.due:,}",
             f"{queue.running:,}",
+            f"{queue.started:,}",
             "" if queue.slots is None else f"{queue.slots:,}",
             "" if queue.oldest_due_at is None else age(at - queue.oldest_due_at),
         )

@@ -264,9 +264,13 @@ class QueueInfo(NamedTuple):
     pending: int
     due: int
     running: int
+    """How many of its jobs nodes have claimed: they are in the state `running`."""
     oldest_due_at: datetime | None
     slots: int | None = None
     """How many of its jobs each node runs at once; None leaves it to the node."""
+    started: int = 0
+    """How many of the claimed jobs have begun, as their nodes said with the last heartbeat. The
+    others wait on their node: for a slot, a thread, a child process or the rest of a batch."""
 
 
 class InspectStore(Protocol):

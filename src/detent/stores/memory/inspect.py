@@ -6,7 +6,9 @@ from datetime import datetime
 from uuid import UUID
 
 from detent.model.job import Attempt, JobFilter, JobInfo, LogEntry, needs_of, queue_of
+from detent.spi.nodes import UNSTARTED
 from detent.spi.store import QueueInfo
+from detent.stores.memory.nodes import DEAD
 from detent.stores.memory.tables import CANCEL, Job, Outcome, Tables
 
 
@@ -84,6 +86,8 @@ def _queue(tables: Tables, now: datetime, name: str) -> QueueInfo:
     due_times = [place.due_at for place in tables.ready.values() if queue_of(place.lane) == name]
     running = [claim for claim in tables.running.values() if queue_of(claim.place.lane) == name]
     overdue = [due_at for due_at in due_times if due_at <= now]
+    nodes = [node for node in tables.nodes.values() if node.state != DEAD]
+    unstarted = int(sum(node.load.get(f"{UNSTARTED}{name}", 0) for node in nodes))
     return QueueInfo(
         name=name,
         paused=tables.queues.get(name, False),
@@ -92,6 +96,7 @@ def _queue(tables: Tables, now: datetime, name: str) -> QueueInfo:
         running=len(running),
         oldest_due_at=min(overdue, default=None),
         slots=tables.slots.get(name),
+        started=max(len(running) - unstarted, 0),
     )
 
 

@@ -84,8 +84,8 @@ class Inspecting:
         """See `InspectStore.queues`."""
         rows = await self.database.read(lambda session: session.rows(sql("queues"), session.now))
         return [
-            QueueInfo(name, bool(paused), pending, due, running, moment_or_none(oldest), slots)
-            for name, paused, pending, due, running, oldest, slots in rows
+            QueueInfo(name, bool(paused), pending, due, running, moment_or_none(oldest), *rest)
+            for name, paused, pending, due, running, oldest, *rest in rows
         ]
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from detent.model.job import JobFilter, Keys, LogLine
 from detent.model.state import State, Verb
+from detent.spi.nodes import UNSTARTED
 from detent.spi.store import Change, QueueInfo, Store
 from detent.testing.conformance.builders import (
     HOUR,
@@ -210,9 +211,26 @@ class InspectConformance:
         )
         await in_state(store, State.PAUSED, new_job("parked"))
         default, mail, parked = await store.queues()
-        assert default == QueueInfo("default", False, 3, 2, 2, now - HOUR)
+        assert default == QueueInfo("default", False, 3, 2, 2, now - HOUR, started=2)
         assert mail == QueueInfo("mail", False, 1, 1, 0, now - MINUTE)
         assert (parked.name, parked.pending, parked.due, parked.running) == ("parked", 0, 0, 0)
+
+    async def test_claims_that_have_not_begun_are_counted_apart(self, store: Store) -> None:
+        """Else a queue whose jobs wait on a node looks as if they ran."""
+        node, _ = await held_many(store, 3)
+        other, _ = await held(store)
+        for load, started in (
+            ({}, 4),
+            ({"running": 1, f"{UNSTARTED}default": 2, f"{UNSTARTED}mail": 5}, 2),
+            ({f"{UNSTARTED}default": 1.0}, 3),
+            ({f"{UNSTARTED}default": 9}, 0),
+        ):
+            await store.beat(node, HOUR, load)
+            (queue,) = await store.queues()
+            assert (queue.running, queue.started) == (4, started)
+        await store.beat(node, HOUR, {f"{UNSTARTED}default": 2})
+        await store.beat(other, HOUR, {f"{UNSTARTED}default": 1})
+        assert [queue.started for queue in await store.queues()] == [1]
 
     async def test_jobs_behind_gates_are_counted_with_their_queue(self, store: Store) -> None:
         behind = new_job("mail", needs=["gpu"])

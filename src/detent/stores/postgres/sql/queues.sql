@@ -1,4 +1,5 @@
 -- Queues that hold live jobs or are paused. Counts the live rows: for people, not for loops.
+-- No row says that a job has begun; nodes say with each heartbeat how many of theirs have not.
 WITH live AS (
     SELECT split_part(split_part(lane, '+', 1), '~', 1) AS queue, 'pending' AS place, due_at
     FROM detent.detent_ready
@@ -15,6 +16,13 @@ WITH live AS (
         min(due_at) FILTER (WHERE due_at <= clock_timestamp()) AS oldest_due_at
     FROM live
     GROUP BY queue
+), unstarted AS (
+    SELECT substr(said.key, length('unstarted:') + 1) AS queue,
+        sum(said.value::float8)::bigint AS number
+    FROM detent.detent_node AS node
+    CROSS JOIN LATERAL jsonb_each_text(node.load) AS said
+    WHERE node.state <> 'dead' AND starts_with(said.key, 'unstarted:')
+    GROUP BY 1
 )
 SELECT
     coalesce(counted.queue, known.name) AS name,
@@ -23,7 +31,9 @@ SELECT
     coalesce(counted.due, 0) AS due,
     coalesce(counted.running, 0) AS running,
     counted.oldest_due_at,
-    known.slots
+    known.slots,
+    greatest(coalesce(counted.running, 0) - coalesce(unstarted.number, 0), 0) AS started
 FROM counted
 FULL JOIN detent.detent_queue AS known ON known.name = counted.queue
+LEFT JOIN unstarted ON unstarted.queue = counted.queue
 ORDER BY name

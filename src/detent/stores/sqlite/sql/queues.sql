@@ -1,4 +1,5 @@
 -- Queues that hold live jobs or are paused. Counts the live rows: for people, not for loops.
+-- No row says that a job has begun; nodes say with each heartbeat how many of theirs have not.
 -- ?1 now
 WITH live AS (
     SELECT lane, 1 AS pending, 0 AS running, due_at FROM detent_ready
@@ -20,7 +21,15 @@ SELECT
     counted.due,
     counted.running,
     counted.oldest_due_at,
-    (SELECT known.slots FROM detent_queue AS known WHERE known.name = counted.name) AS slots
+    (SELECT known.slots FROM detent_queue AS known WHERE known.name = counted.name) AS slots,
+    max(
+        0,
+        counted.running - (
+            SELECT CAST(coalesce(sum(said.value), 0) AS INTEGER)
+            FROM detent_node AS node, json_each(node.load) AS said
+            WHERE node.state <> 'dead' AND said.key = 'unstarted:' || counted.name
+        )
+    ) AS started
 FROM (
     SELECT
         substr(lane, 1, min(instr(lane || '+', '+'), instr(lane || '~', '~')) - 1) AS name,
