@@ -64,7 +64,7 @@ class Leading(Within):
 
     async def leaders(self) -> list[Leader]:
         """See `LeaderStore.leaders`."""
-        return [Leader._make(row) for row in await self.database.fetch("list_leaders")]
+        return [Leader(*row) for row in await self.database.fetch("list_leaders")]
 
     async def fence_within(self, connection: Any, term: Term) -> None:
         """See `LeaderStore.fence_within`."""
