@@ -1,5 +1,6 @@
 """If these fail, what a process remembers of gates lets too many in, or keeps some out."""
 
+import asyncio
 import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
@@ -16,7 +17,7 @@ from detent.model.limits import Limit
 from detent.spi.limits import GatedAnswer, GatedRequest
 from detent.spi.scans import LaneScan
 from detent.stores.postgres import PostgresStore
-from detent.stores.postgres.gates import MANY, GateMemory, gates_asked
+from detent.stores.postgres.gates import MANY, GateMemory, gates_asked, lock_key
 from detent.testing.conformance.builders import completion, new_job
 from detent.testing.conformance.steps import joined
 
@@ -202,3 +203,66 @@ async def test_what_was_remembered_of_another_server_is_not_believed() -> None:
     assert memory.of(gates) == ([5, 0], [7, None], [9, 0], 1.0)
     memory.learn(gates, [None, None], [None, None], 2.0, None)
     assert memory.of(gates) == ([0, 0], [None, None], [0, 0], 2.0)
+
+
+async def test_a_gate_that_is_locked_keeps_only_its_own_lanes_out(
+    stores: list[PostgresStore], emptied_postgres_url: str
+) -> None:
+    store, _ = stores
+    await store.declare_limits([Limit(SMTP.name, 10), Limit("resource:other", 10)])
+    other_lane = lane_of("default", (), ["resource:other"])
+    for lane in (LIGHT_LANE, HEAVY_LANE, other_lane, "default"):
+        await enqueued(store, lane, 3)
+    node, holder = await joined(store), await asyncpg.connect(emptied_postgres_url)
+    lanes = (LIGHT_LANE, HEAVY_LANE, other_lane, "default")
+    try:
+        key = lock_key(store.database.address.schema, SMTP.name)
+        await holder.execute("SELECT pg_advisory_lock($1)", key)
+        async with asyncio.timeout(5):
+            answer = await asked(store, node, 100, *lanes)
+        assert [each.taken for each in answer.lanes] == [0, 0, 3, 3]
+        light, heavy, *_ = answer.lanes
+        for told in (light, heavy):
+            assert told.blocked_by == SMTP.name
+            assert told.retry_after is not None
+            assert 0 < told.retry_after < 1
+            assert told.due_in == 0
+            assert not told.keeps
+    finally:
+        await holder.close()
+    answer = await asked(store, node, 100, *lanes)
+    assert [each.taken for each in answer.lanes] == [3, 2, 0, 0]
+
+
+async def test_a_gate_that_is_free_in_a_moment_is_waited_for(
+    stores: list[PostgresStore], emptied_postgres_url: str
+) -> None:
+    store, _ = stores
+    await store.declare_limits([Limit(SMTP.name, 10)])
+    await enqueued(store, LIGHT_LANE, 1)
+    node, holder = await joined(store), await asyncpg.connect(emptied_postgres_url)
+    try:
+        key = lock_key(store.database.address.schema, SMTP.name)
+        for _ in range(20):
+            await holder.execute("SELECT pg_advisory_lock($1)", key)
+            claim = asyncio.create_task(asked(store, node, 100, LIGHT_LANE))
+            await is_waited_for(emptied_postgres_url)
+            await holder.execute("SELECT pg_advisory_unlock($1)", key)
+            if (await claim).claims:
+                return
+        pytest.fail("no claim of twenty has waited for its gate")
+    finally:
+        await holder.close()
+
+
+async def is_waited_for(url: str) -> None:
+    """Return when a session waits for an advisory lock, or has waited long enough for one."""
+    connection = await asyncpg.connect(url)
+    try:
+        for _ in range(50):
+            if await connection.fetchval(
+                "SELECT EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)"
+            ):
+                return
+    finally:
+        await connection.close()

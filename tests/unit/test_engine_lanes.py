@@ -2,16 +2,20 @@
 
 import asyncio
 from collections.abc import Sequence
+from datetime import timedelta
 from functools import partial
 
 import pytest
 
 from detent import App, Priority
+from detent.config import Config, NodeConfig
+from detent.events import ClaimsReconciled
 from detent.testing.simulation.stage import Stage
 from detent.testing.virtual import VirtualRuntime, in_virtual_time
 
 JOBS = 1_000
 LATENCY = 0.001
+SECOND = timedelta(seconds=1)
 
 
 def has_ended(stage: Stage, count: int) -> bool:
@@ -129,3 +133,77 @@ async def test_lanes_that_stay_empty_are_not_asked_for_ever() -> None:
         await stage.until(lambda: len(stage.tables.outcome) == 7)
         await asyncio.sleep(30)
         assert list(node._crew.claimer.lanes) == ["default"]
+
+
+@in_virtual_time
+@pytest.mark.parametrize("held", ["claim_gated", "claims_of"])
+async def test_a_slow_answer_to_one_question_delays_no_other_claim(held: str) -> None:
+    stage = Stage(Config(node=NodeConfig(reconcile_interval=SECOND)))
+
+    @stage.app.task
+    async def work() -> None: ...
+
+    @stage.app.task(queue="limited", concurrency=5)
+    async def limited() -> None: ...
+
+    async with stage.node(queues={"default": 4, "limited": 4}):
+        await limited.enqueue()
+        await stage.until(lambda: len(stage.tables.outcome) == 1)
+        before = stage.line.count(held)
+        answer = stage.line.hold(held)
+        await limited.enqueue()
+        await stage.until(lambda: stage.line.count(held) > before)
+        for number in range(10):
+            await work.enqueue()
+            began, ended = stage.now, 2 + number + (held == "claims_of")
+            assert await stage.until(partial(has_ended, stage, ended)) - began < 0.05
+        answer.set()
+        await stage.until(partial(has_ended, stage, 12))
+    assert not stage.told(ClaimsReconciled)
+
+
+@in_virtual_time
+async def test_a_claim_that_lands_while_claims_are_compared_is_not_given_back() -> None:
+    stage = Stage(Config(node=NodeConfig(reconcile_interval=SECOND)))
+    go = asyncio.Event()
+
+    @stage.app.task
+    async def work() -> None:
+        await go.wait()
+
+    async with stage.node():
+        await asyncio.sleep(3)
+        # The store has made the claim, and the node does not know of it for a while.
+        reply = stage.line.hold("claim_jobs", reply=True)
+        await work.enqueue()
+        await stage.until(lambda: stage.tables.running)
+        asked = stage.line.count("claims_of")
+        await stage.until(lambda: stage.line.count("claims_of") > asked)
+        await asyncio.sleep(1)
+        reply.set()
+        await asyncio.sleep(5)
+        go.set()
+        await stage.until(lambda: has_ended(stage, 1))
+    assert not stage.told(ClaimsReconciled)
+
+
+@in_virtual_time
+async def test_claims_made_side_by_side_take_no_more_than_there_is_room_for() -> None:
+    stage, most = Stage(), 0
+    stage.line.latency = 0.01
+
+    @stage.app.task
+    async def work() -> None: ...
+
+    @stage.app.task(concurrency=100)
+    async def limited() -> None: ...
+
+    async with stage.node(queues={"default": 3}) as node:
+        for _ in range(60):
+            await stage.app.enqueue_many([work.bind(), limited.bind()])
+        while len(stage.tables.outcome) < 120:
+            # One prefetched for each slot at most.
+            most = max(most, len(node._crew.dispatcher.held))
+            assert len(stage.tables.running) <= 6
+            await asyncio.sleep(0.001)
+    assert 0 < most <= 6

@@ -1,6 +1,5 @@
 """Asks the store for work: as much as there is room for, and no more."""
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -71,7 +70,6 @@ class Claimer(Service):
         self._asked: list[LaneScan] = []
         self._misses = 0
         self.floors = Floors()
-        self.claiming = asyncio.Lock()
         self.node_id: UUID | None = None
         self.may_claim: Callable[[], bool] = lambda: True
         self.on_lost_reply: Callable[[], None] = lambda: None
@@ -139,10 +137,6 @@ class Claimer(Service):
             self.floors.forget()
         self.stirred |= self.woken
         self._poll_planned = False
-        if self.claiming.locked():
-            # What is being claimed beside will take room.
-            async with self.claiming:
-                pass
         rooms = self._rooms()
         room = sum(rooms.values())
         if room == 0 or not self.able:
@@ -192,7 +186,7 @@ class Claimer(Service):
             boost_interval=self._boost_interval,
             inline_args=self._config.inline_args,
         )
-        async with self.claiming:
+        with self._dispatcher.flights.claim({scan.queue: scan.room for scan in scans}):
             try:
                 claims = await self._store.claim_jobs(request)
             except StoreUnavailable:

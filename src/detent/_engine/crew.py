@@ -64,7 +64,6 @@ class Crew:
             bus,
             store,
             self.dispatcher,
-            self.claimer,
             config.node.reconcile_interval.total_seconds(),
         )
         self.adopter = Adopter(runtime, bus, store, parts.registry, self.claimer.look_anew)

@@ -15,6 +15,7 @@ from uuid import UUID
 from detent._engine.attempt import Attempt, Stop, Workbench
 from detent._engine.batches import Batch, Batches, execute_batch
 from detent._engine.execute import Ends, execute, settlement_of
+from detent._engine.flights import Flights
 from detent._engine.slots import Slots
 from detent.context import bind
 from detent.model.job import Claim, queue_of
@@ -50,6 +51,7 @@ class Dispatcher:
         self._batches = Batches(bench.runtime, self._gathered)
         self._context = contextvars.Context()
         """Jobs begin in it, and not in that of the job that has just made room for them."""
+        self.flights = Flights(self.queues, self._tell_of_room)
         self._executing: dict[UUID, Attempt] = {}
         """What really runs, with a valid claim or not; a thread that was given up is in it."""
         self.held: dict[UUID, Attempt] = {}
@@ -77,10 +79,16 @@ class Dispatcher:
         ahead = PREFETCH_SECONDS if workers is None else WORKER_PREFETCH_SECONDS
         prefetch = int(self._ending_rate() * ahead)
         if self._batches.open:
-            return self._rooms_with_batches(prefetch)
-        return {
-            queue: max(slots.room(prefetch, workers), 0) for queue, slots in self.queues.items()
-        }
+            rooms = self._rooms_with_batches(prefetch)
+        else:
+            rooms = {
+                queue: max(slots.room(prefetch, workers), 0) for queue, slots in self.queues.items()
+            }
+        self.flights.note(rooms)
+        return rooms
+
+    def _tell_of_room(self) -> None:
+        self.on_room()
 
     def _rooms_with_batches(self, prefetch: int) -> dict[str, int]:
         """Return the same with room for what batches lack: they take one slot, however full."""
@@ -102,7 +110,7 @@ class Dispatcher:
         """Return how many claims of each queue could start at once, or fill a batch that can."""
         appetite = self._appetite() if self._batches.open else {}
         free = {
-            queue: max(slots.limit - slots.busy - len(slots.waiting), 0)
+            queue: max(slots.limit - slots.busy - len(slots.waiting) - slots.promised, 0)
             for queue, slots in self.queues.items()
         }
         return {queue: slots and slots + appetite.get(queue, 0) for queue, slots in free.items()}

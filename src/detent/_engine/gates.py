@@ -184,8 +184,7 @@ class GatedClaimer(Service):
             if self._hungry and sum(self._dispatcher.rooms().values()) < self._enough:
                 # Others will be free in a moment; until then there is no hurry.
                 await self.runtime.sleep(GATHER)
-            async with self._claimer.claiming:
-                await self._claim()
+            await self._claim()
         self._take_turns()
         return self._until_next()
 
@@ -209,7 +208,7 @@ class GatedClaimer(Service):
         if not lanes or node is None:
             return
         scans = [LaneScan(lane, queue_of(lane), 1) for lane in lanes[:AT_ONCE]]
-        async with self._claimer.claiming:
+        with self._dispatcher.flights.claim({scan.queue: 1 for scan in scans}):
             answer = await self._ask(node, scans, [1] * len(scans), [0] * len(scans), 1)
         for told in answer.lanes:
             if told.due_in is None:
@@ -228,12 +227,12 @@ class GatedClaimer(Service):
             LaneScan(turn.known.lane, turn.known.queue, turn.room, self._floors.of(turn.known.lane))
             for turn in asked
         ]
-        room = sum(rooms[queue] for queue in dict.fromkeys(scan.queue for scan in scans))
-        limit = min(room, self._config.claim_batch)
+        wanted = {scan.queue: rooms[scan.queue] for scan in scans}
+        limit = min(sum(wanted.values()), self._config.claim_batch)
         self._lanes.ask(turn.known for turn in asked)
-        answer = await self._ask(
-            node, scans, [free[scan.queue] for scan in scans], [turn.least for turn in asked], limit
-        )
+        frees, leasts = [free[scan.queue] for scan in scans], [turn.least for turn in asked]
+        with self._dispatcher.flights.claim(wanted):
+            answer = await self._ask(node, scans, frees, leasts, limit)
         self._hungry = len(answer.claims) == limit
         told = {each.lane: each for each in answer.lanes}
         full = {each.blocked_by for each in answer.lanes}

@@ -3,7 +3,6 @@
 from typing import Final
 from uuid import UUID
 
-from detent._engine.claim import Claimer
 from detent._engine.dispatch import Dispatcher
 from detent._engine.look import rest_after
 from detent._engine.service import Service
@@ -30,13 +29,11 @@ class Reconciler(Service):
         bus: Bus,
         store: NodeStore,
         dispatcher: Dispatcher,
-        claimer: Claimer,
         interval: float,
     ) -> None:
         super().__init__(runtime, bus)
         self._store = store
         self._dispatcher = dispatcher
-        self._claimer = claimer
         self._interval = interval
         self._looks: tuple[float, ...] = ()
         self.node_id: UUID | None = None
@@ -57,18 +54,21 @@ class Reconciler(Service):
         return max(self._interval, took / SHARE)
 
     async def compare(self) -> None:
-        """Give back what is unknown; not while a claim is on its way, of which we know nothing."""
+        """Give back what is unknown, once all claims have landed that the store may have told of.
+
+        What such a claim brought is held by then, or has ended: releasing that changes nothing.
+        """
         node = self.node_id
         if node is None:
             return
-        async with self._claimer.claiming:
-            claims = await self._store.claims_of(node)
-            held = self._dispatcher.held
-            unknown = [
-                (job_id, fence)
-                for job_id, fence in claims
-                if job_id not in held or held[job_id].claim.fence != fence
-            ]
+        claims = await self._store.claims_of(node)
+        await self._dispatcher.flights.all_landed()
+        held = self._dispatcher.held
+        unknown = [
+            (job_id, fence)
+            for job_id, fence in claims
+            if job_id not in held or held[job_id].claim.fence != fence
+        ]
         if unknown and self.node_id == node:
             released = await self._store.release_claims(node, unknown)
             # Somebody may have been faster: the rescue, or an end that was on its way.

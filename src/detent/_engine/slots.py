@@ -38,11 +38,13 @@ def count_workers(registry: Registry, executors: Mapping[str, Executor]) -> int 
 class Slots:
     """The slots of one queue."""
 
-    __slots__ = ("_probe_at", "_step", "busy", "ceiling", "limit", "waiting")
+    __slots__ = ("_probe_at", "_step", "busy", "ceiling", "limit", "promised", "waiting")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.busy = 0
+        self.promised = 0
+        """Room that is kept for claims that are on their way."""
         self.waiting: deque[Attempt] = deque()
         self.ceiling: int | None = None
         """How many claims the queue takes at most, if that is less than its slots allow."""
@@ -58,7 +60,7 @@ class Slots:
         most = slots + min(prefetch, slots)
         if self.ceiling is not None:
             most = min(most, self.ceiling)
-        return most - self.busy - len(self.waiting)
+        return most - self.busy - len(self.waiting) - self.promised
 
     def cap(self, running: int, now: float) -> None:
         """Take no more claims than those that really run: others have waited for too long."""

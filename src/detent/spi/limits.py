@@ -108,8 +108,9 @@ class LimitStore(Protocol):
         that runs by a valid claim no gate takes more than its limit; each rate counts all that it
         ever let in. Lanes are served in the order given, each in its own order, and of each only
         jobs whose aged priority is high enough. A lane of which nothing is wanted is looked at.
-        What is left of a gate when the first job of a lane needs more than that is kept for it: no
-        lane behind may have it.
+        A gate that another claim holds for longer than a moment counts as full, and may be asked
+        again after a moment. What is left of a gate when the first job of a lane needs more than
+        that is kept for it: no lane behind may have it.
         """
 
     async def gated_lanes(

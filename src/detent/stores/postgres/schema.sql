@@ -605,6 +605,21 @@ BEGIN
     END LOOP;
 END $$;
 
+-- Wait a moment for a gate that another claim keeps locked; tell whether it is locked for us now.
+CREATE FUNCTION detent.detent_wait_for_gate(key_ bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    usual_ text := current_setting('lock_timeout');
+BEGIN
+    PERFORM set_config('lock_timeout', '30ms', true);
+    PERFORM pg_advisory_xact_lock(key_);
+    PERFORM set_config('lock_timeout', usual_, true);
+    RETURN true;
+EXCEPTION WHEN lock_not_available THEN
+    -- With this block its setting is undone.
+    RETURN false;
+END
+$$;
+
 -- Say how many jobs of each lane may pass its gates, for the statement that then takes them.
 -- node_         incarnation
 -- lanes_ queues_ rooms_ frees_: one for each lane; of those under a rate at most frees_ may pass
@@ -651,6 +666,9 @@ DECLARE
     i          integer;
     -- Of each gate, if it has a limit: how much may still pass by number, and by rate.
     limited_   boolean[] := array_fill(false, ARRAY[cardinality(gates_)]);
+    -- Whether another claim keeps it locked, and whether none has been waited for in vain.
+    busy_      boolean[] := array_fill(false, ARRAY[cardinality(gates_)]);
+    patient_   boolean   := true;
     counted_   float8[]  := array_fill(NULL::float8, ARRAY[cardinality(gates_)]);
     rated_     float8[]  := array_fill(NULL::float8, ARRAY[cardinality(gates_)]);
     begun_     float8[]  := array_fill(NULL::float8, ARRAY[cardinality(gates_)]);
@@ -677,7 +695,8 @@ BEGIN
     -- Gates are locked in one order by all, and each statement after this sees what was committed
     -- while it waited: so what is counted below is exact. The locks are held until the claim is
     -- committed. All of it is one call from the client, since one that is stopped between two would
-    -- keep the gates locked.
+    -- keep the gates locked. A gate that another claim keeps locked for longer than a moment counts as
+    -- full for a moment: who asks for others, too, must not wait for it.
     FOR gate_ IN
         SELECT asked.number, asked.key
         FROM unnest(definitions_, keys_) WITH ORDINALITY AS asked (definition, key, number)
@@ -686,8 +705,11 @@ BEGIN
         )
         ORDER BY asked.key
     LOOP
-        PERFORM pg_advisory_xact_lock(gate_.key);
         limited_[gate_.number] := true;
+        IF NOT pg_try_advisory_xact_lock(gate_.key) THEN
+            patient_ := patient_ AND detent.detent_wait_for_gate(gate_.key);
+            busy_[gate_.number] := NOT patient_;
+        END IF;
     END LOOP;
     now := clock_timestamp();
     -- As in claim_jobs: who is dead or out of time cannot claim.
@@ -720,7 +742,7 @@ BEGIN
             WHERE bound.most IS NULL
                 AND held.place = asked.place AND held.gate = asked.key AND held.fence >= asked.floor
         ) AS used
-        WHERE limited_[asked.number]
+        WHERE limited_[asked.number] AND NOT busy_[asked.number]
     LOOP
         rule_ := gate_.rule;
         rules_[gate_.number] := rule_;
@@ -865,6 +887,11 @@ BEGIN
         END IF;
         FOR j IN first_ .. ends_[i] LOOP
             number_ := lane_gates_[j];
+            IF busy_[number_] THEN
+                room := 0;
+                narrow_ := j;
+                CONTINUE;
+            END IF;
             IF NOT limited_[number_] THEN
                 -- A limit that nobody has declared must not be exceeded either.
                 IF required_[number_] THEN
@@ -927,7 +954,8 @@ BEGIN
             number_ := lane_gates_[narrow_];
             rule_ := rules_[number_];
             keeps := weights_[narrow_] > 1 AND room = 0 AND wish_ > 0 AND lane_.count > 0
-                AND limited_[number_] AND coalesce(weights_[narrow_] <= rule_.concurrency, true)
+                AND limited_[number_] AND NOT busy_[number_]
+                AND coalesce(weights_[narrow_] <= rule_.concurrency, true)
                 AND coalesce(
                     weights_[narrow_] <= coalesce(rule_.burst, rule_.rate_count), true);
             kept_[number_] := greatest(
@@ -939,6 +967,9 @@ BEGIN
                 wait := detent.detent_rate_wait(gates_[number_], rule_.rate_count,
                     rule_.rate_per, coalesce(rule_.burst, rule_.rate_count), rule_.algorithm, now,
                     rated_[number_], here_);
+            END IF;
+            IF busy_[number_] THEN
+                wait := 0.05 * (1 + random());
             END IF;
         END IF;
         first_ := ends_[i] + 1;
