@@ -309,7 +309,11 @@ class StoreError(DetentError):
 
 
 class StoreUnavailable(StoreError):
-    """The store cannot be reached at the moment."""
+    """The store cannot be reached at the moment, or lacks space or memory; retry later."""
+
+
+class StoreBusy(StoreUnavailable):
+    """Rows that the store needs are locked by another transaction."""
 
 
 class ConstraintViolated(StoreError):

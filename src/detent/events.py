@@ -281,7 +281,7 @@ class WakeupsRestored:
 
 @dataclass(frozen=True, slots=True)
 class FinishGaveUp:
-    """The end of a job could not be written at all."""
+    """The store did not take the end of a job; the run counts as failed, or as a crash."""
 
     job_id: UUID
     task: str

@@ -198,7 +198,7 @@ EXAMPLES: list[tuple[object, str]] = [
         events.FinishGaveUp(JOB, "mail.send", "gone"),
         (
             f"the end of job {JOB} (mail.send) could not be written: gone; "
-            "it will run again when its claim is released"
+            "the run counts as a failed attempt, or as a crash if its node ends first"
         ),
     ),
     (

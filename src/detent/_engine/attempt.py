@@ -94,6 +94,10 @@ class Attempt:
     it waits for a slot, for others of its batch, for its arguments or for a worker."""
     over = False
     """Whether the task's function has ended, so that stopping it means nothing any more."""
+    cut_short = False
+    """Whether the node lost its lease after that, before the end was handed on."""
+    refused = False
+    """Whether the store has refused its end."""
     completed = False
     """Whether `ctx.transaction()` has written the end of the job."""
     transacting = False
@@ -129,7 +133,11 @@ class Attempt:
 
     def stop_for(self, cause: Stop, reason: str | None = None) -> None:
         """Make the attempt end; the first cause counts, but losing the claim beats all."""
-        if self.over and cause is not Stop.FENCED:
+        if self.over:
+            if cause is Stop.FENCED and self.task is not None:
+                # Its end is known. It waits no longer for what is written before that.
+                self.cut_short = True
+                self.task.cancel()
             return
         if self.stop is None or cause is Stop.FENCED:
             self.stop, self.reason = cause, reason

@@ -268,8 +268,13 @@ class Crew:
 
     def __iter__(self) -> Iterator[Service]:
         """All of them, in the order in which they start."""
-        yield from (self.finisher, self.scribe, *self.claiming, *self.lasting)
+        yield from (*self.writing, *self.claiming, *self.lasting)
         yield from self.announcer.services
+
+    @property
+    def writing(self) -> Sequence[Service]:
+        """Those that write what jobs say and how they end; they stop last."""
+        return (self.scribe, *self.finisher.services)
 
     @property
     def claiming(self) -> Sequence[Service]:
@@ -329,10 +334,10 @@ class Crew:
         await self.elector.resign(MAINTENANCE, SCHEDULER)
 
     def abandon(self) -> None:
-        """Drop all work: others may have it by now. Nothing of it is written any more."""
+        """Drop all work: others may have it by now. Ends that are known are kept unwritten."""
         self.elector.abandon()
         self.work_for(None)
-        self.finisher.abandon()
+        self.finisher.break_off()
         self.dispatcher.abandon()
         self.scribe.forget()
         self.claimer.floors.forget()
@@ -342,6 +347,18 @@ class Crew:
         """Let the services try again that wait after trouble with the store."""
         for service in self:
             service.store_answers()
+
+    async def release_claims(self, node: UUID) -> None:
+        """Release every claim in a name of this node, those too whose reply was lost.
+
+        A job whose end is known is not run again as if nothing had been: its claim is left to
+        the rescue, which charges the job for it.
+        """
+        store = self._parts.store
+        known = dict.fromkeys(self.finisher.known)
+        claims = [claim for claim in await store.claims_of(node) if claim[0] not in known]
+        if claims:
+            await store.release_claims(node, claims)
 
     def receive(self, wakes: Sequence[Wake]) -> None:
         """Hand wake-ups to those who wait for work."""

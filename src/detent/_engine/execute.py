@@ -94,6 +94,11 @@ async def flush_side_writes(attempt: Attempt) -> None:
         return
     try:
         await attempt.bench.scribe.flush()
+    except asyncio.CancelledError:
+        # The node has lost its lease. The end of the job is known, and waits in the finisher.
+        if not attempt.cut_short or attempt.task is None:
+            raise
+        attempt.task.uncancel()
     except StoreError as error:
         # The outcome matters more than its log lines, which may be lost here.
         attempt.bench.bus.emit(StoreTrouble("scribe", str(error), 0.0))
@@ -295,6 +300,18 @@ def settlement_of(
         error=None if outcome.error is None else encode_error(attempt, outcome.error),
         reason=None if outcome.reason is None else storable(outcome.reason, MESSAGE_LIMIT),
     )
+
+
+def as_failed_attempt(attempt: Attempt, error: StoreError) -> Settlement:
+    """Return what is written instead of an end that the store refuses: an attempt that counts."""
+    problem = StoreError(f"the job ran, but the store refused its end: {error}")
+    outcome = Outcome(Ending.FAILED, problem)
+    lasted = attempt.bench.runtime.monotonic() - attempt.started
+    decision = _decide(attempt, outcome)
+    # Listeners were to hear of another end.
+    attempt.news = ()
+    _tell(attempt, outcome, decision, lasted)
+    return settlement_of(attempt, outcome, decision, lasted)
 
 
 def tell_started(attempt: Attempt) -> None:

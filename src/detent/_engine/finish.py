@@ -1,52 +1,57 @@
-"""Writes the ends of attempts, in natural batches.
+"""Takes the ends of attempts and keeps each until it is written, or its claim is lost.
 
-All that ended while the last write was on its way go with the next. There is no timer, and
-nothing waits when nothing else does.
-
-The ladder when the store does not take an end: try again while the node's lease lives; split a
-batch until only the guilty one is left; write that one without its result; give up and say so.
+Plain ends and ends of jobs with hooks have a writer each (`write_ends.py`): a row that another
+transaction has locked, because a caller replaces the holder of a key, holds up no plain end.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, Final
 from uuid import UUID
 
 from detent._engine.announce import Announcer
 from detent._engine.attempt import Attempt
+from detent._engine.backlog import Backlog, EndBatch
+from detent._engine.execute import as_failed_attempt
 from detent._engine.service import Service
-from detent.errors import StoreError, StoreUnavailable
+from detent._engine.write_ends import EndWriter, is_terminal
+from detent.errors import StoreError
 from detent.events import Bus, ClaimWasLost, FinishGaveUp
 from detent.model.gates import is_gated
 from detent.model.job import LIMIT_HOOK, OTHER_HOOKS, Completion, Settlement
 from detent.spi.runtime import Runtime
 from detent.spi.store import FinishStore, InspectStore
 
-BATCH: Final = 1_000
+# With so many ends waiting, or so many bytes of results, nothing new is claimed.
 BACKLOG: Final = 10_000
-IDLE: Final = 3_600.0
+BACKLOG_BYTES: Final = 64 << 20
+# For how many seconds a batch of hooked ends may wait for a lock, and a part of such a batch.
+PATIENCE: Final = 0.5
+HURRY: Final = 0.05
 
-End = TypeVar("End", Completion, Settlement)
-Waiting = list[tuple[End, Attempt]]
-Write = Callable[[UUID, Sequence[End]], Awaitable[list[UUID]]]
 
-
-class Finisher(Service):
-    """The one writer of ends."""
-
-    name = "finisher"
+class Finisher:
+    """Every end of an attempt on this node passes here."""
 
     def __init__(
         self, runtime: Runtime, bus: Bus, store: FinishStore, inspect: InspectStore
     ) -> None:
-        super().__init__(runtime, bus)
-        self._store = store
-        self._inspect = inspect
-        self._completions: Waiting[Completion] = []
-        self._limited: Waiting[Completion] = []
-        self._settlements: Waiting[Settlement] = []
-        self._hooked: Waiting[Settlement] = []
-        self._unsure: dict[tuple[UUID, int], None] = {}
-        """The ends whose reply was lost: if they are missed later, we may have written them."""
+        self._bus = bus
+        self._completions = Backlog(store.finish_jobs)
+        self._limited = Backlog(store.finish_jobs)
+        self._settlements = Backlog(store.settle_jobs)
+        self._hooked = Backlog(
+            partial(store.finish_hooked, patience=PATIENCE),
+            partial(store.finish_hooked, patience=HURRY),
+        )
+        plain = (self._completions, self._limited, self._settlements)
+        self._backlogs: Sequence[Backlog[Any]] = (*plain, self._hooked)
+        self._plain_writer = EndWriter(runtime, bus, inspect, self, name="finisher", backlogs=plain)
+        self._hooked_writer = EndWriter(
+            runtime, bus, inspect, self, name="hooked finisher", backlogs=(self._hooked,)
+        )
+        self._writers = (self._plain_writer, self._hooked_writer)
+        self._retiring: UUID | None = None
         self.node_id: UUID | None = None
         self.forget: Callable[[UUID, Attempt], None] = lambda job_id, attempt: None
         self.on_flushed: Callable[[], None] = lambda: None
@@ -55,19 +60,33 @@ class Finisher(Service):
         """Told in which lanes jobs stood that have given back their permits."""
         self.announcer: Announcer | None = None
 
+    @property
+    def services(self) -> Sequence[Service]:
+        """Those that write."""
+        return self._writers
+
     # Ends: what execution hands over
 
     def complete(self, attempt: Attempt, completion: Completion) -> None:
         """Take a success of a job without hooks, or with none but its limit."""
-        waiting = self._limited if attempt.claim.hooks else self._completions
-        waiting.append((completion, attempt))
-        self._wakeup.set()
+        if attempt.node_id is not self.node_id and self._is_too_late(attempt):
+            return
+        backlog = self._limited if attempt.claim.hooks else self._completions
+        backlog.ends.append((completion, attempt))
+        if completion.result is not None:
+            backlog.bytes += len(completion.result)
+        self._plain_writer.wake()
 
     def settle(self, attempt: Attempt, settlement: Settlement) -> None:
         """Take any other end."""
-        waiting = self._hooked if attempt.claim.hooks & OTHER_HOOKS else self._settlements
-        waiting.append((settlement, attempt))
-        self._wakeup.set()
+        if attempt.node_id is not self.node_id and self._is_too_late(attempt):
+            return
+        if attempt.claim.hooks & OTHER_HOOKS:
+            self._hooked.add(settlement, attempt)
+            self._hooked_writer.wake()
+        else:
+            self._settlements.add(settlement, attempt)
+            self._plain_writer.wake()
 
     def drop(self, attempt: Attempt) -> None:
         """Take note of an end that is written already, or may not be written at all."""
@@ -78,128 +97,107 @@ class Finisher(Service):
             self.on_released((attempt.claim.lane,))
         self.on_flushed()
 
+    def _is_too_late(self, attempt: Attempt) -> bool:
+        """Tell of an end that comes when the node works under a new incarnation already.
+
+        While a fenced node has none, its ends are kept: `write_known` is still to come.
+        """
+        if self.node_id is None or attempt.node_id in (self.node_id, self._retiring):
+            return False
+        self._bus.emit(ClaimWasLost(attempt.claim.id, attempt.claim.task, attempt.node_id))
+        self.drop(attempt)
+        return True
+
     @property
     def overloaded(self) -> bool:
-        """Whether so many wait that nothing new should be claimed."""
-        return sum(map(len, self._waiting)) >= BACKLOG
+        """Whether so much waits that nothing new should be claimed."""
+        count = sum(map(len, self._backlogs)) + sum(len(each.aside) for each in self._writers)
+        return count >= BACKLOG or sum(each.size for each in self._backlogs) >= BACKLOG_BYTES
+
+    # A node that loses its lease, or ends
+
+    def break_off(self) -> None:
+        """Write nothing more for now, and keep what is known."""
+        for writer in self._writers:
+            writer.break_off()
+
+    async def write_known(self, node: UUID) -> None:
+        """Write what is known under an incarnation that may still hold the claims.
+
+        The fence decides: claims that others took meanwhile are told as lost. Raises if the
+        store gives no answer; then everything is kept.
+        """
+        self._retiring = node
+        try:
+            for writer in self._writers:
+                await writer.write_all(node)
+        finally:
+            self._retiring = None
 
     @property
-    def _waiting(self) -> Sequence[Waiting[Any]]:
-        return self._completions, self._limited, self._settlements, self._hooked
+    def known(self) -> Sequence[UUID]:
+        """The jobs whose run has ended, while the store has not taken that end yet."""
+        return [end.id for end, _ in self._waiting() if _counts(end)]
 
-    def abandon(self) -> None:
-        """The node has lost its claims: none of these ends may be written."""
-        for waiting in self._waiting:
-            waiting.clear()
-        self._unsure.clear()
+    def abandon(self, reason: str) -> None:
+        """Drop everything that waits, and tell of each end that is lost by that."""
+        for end, _ in list(self._waiting()):
+            if _counts(end):
+                self._bus.emit(FinishGaveUp(end.id, end.task, reason))
+        for backlog in self._backlogs:
+            backlog.clear()
+        for writer in self._writers:
+            writer.aside.clear()
 
-    # Writing
+    def _waiting(self) -> Iterator[tuple[Completion | Settlement, Attempt]]:
+        for backlog in self._backlogs:
+            yield from backlog
+        for writer in self._writers:
+            for batch in writer.aside:
+                yield from batch.ends
 
-    async def run_once(self) -> float:
-        """Write everything that waits, in a few statements."""
-        while any(self._waiting):
-            node = self.node_id
-            if node is None:
-                break
-            await self._write_next(node, self._completions, self._store.finish_jobs)
-            await self._write_next(node, self._limited, self._store.finish_jobs)
-            settled = await self._write_next(node, self._settlements, self._store.settle_jobs)
-            hooked = await self._write_next(node, self._hooked, self._store.finish_hooked)
-            if settled or hooked:
-                # Some may be due again soon; the claimer has to plan for it.
-                self.on_requeued()
-            self.on_flushed()
-        return IDLE
+    # What the writers tell
 
-    async def _write_next(self, node: UUID, waiting: Waiting[End], write: Write[End]) -> int:
-        """Write the next batch of those that wait; return how many that were.
+    def may_write(self, node: UUID) -> bool:
+        """Whether ends are written in the name of `node` at the moment."""
+        return node in (self.node_id, self._retiring)
 
-        The last write may have taken so long that the node is somebody else by now: what waits
-        then is not of the one in whose name this round began.
-        """
-        if not waiting or self.node_id != node:
-            return 0
-        batch = waiting[:BATCH]
-        del waiting[:BATCH]
-        try:
-            await self._write(node, batch, write)
-        except BaseException:
-            # Whatever it was: these ends are not written, or we do not know.
-            if self.node_id == node:
-                self._unsure.update(((end.id, end.fence), None) for end, _ in batch)
-                waiting.extend(batch)
-            raise
-        if waiting is not self._completions:
-            self._release(batch)
-        return len(batch)
+    def written(self, batch: EndBatch[Any], accepted: Sequence[UUID]) -> None:
+        """Let go of what is written, or was refused because the claim is lost."""
+        if self.announcer is not None:
+            self.announcer.written(batch.ends, accepted)
+        forget = self.forget
+        for end, attempt in batch.ends:
+            forget(end.id, attempt)
+        if batch.backlog is not self._completions:
+            self._tell_released(batch)
 
-    def _release(self, batch: Waiting[Any]) -> None:
+    def _tell_released(self, batch: EndBatch[Any]) -> None:
         """Tell of the lanes whose jobs have given back their permits, or went back themselves."""
-        claims = [attempt.claim for _, attempt in batch]
+        claims = [attempt.claim for _, attempt in batch.ends]
         lanes = [each.lane for each in claims if each.hooks & LIMIT_HOOK or is_gated(each.lane)]
         if lanes:
             self.on_released(dict.fromkeys(lanes))
 
-    async def _write(self, node: UUID, batch: Waiting[End], write: Write[End]) -> None:
-        """Write a batch, or find the one in it that cannot be written."""
-        if self.node_id != node:
-            return
-        accepted: Sequence[UUID]
-        try:
-            accepted = await write(node, [end for end, _ in batch])
-        except StoreUnavailable:
-            raise
-        except StoreError as error:
-            await self._split(node, batch, write, error)
-            return
-        if len(accepted) != len(batch):
-            accepted = [*accepted, *await self._tell_lost(node, batch, accepted)]
-        if self.announcer is not None:
-            self.announcer.written(batch, accepted)
-        if self._unsure:
-            for end, _ in batch:
-                self._unsure.pop((end.id, end.fence), None)
-        forget = self.forget
-        for end, attempt in batch:
-            forget(end.id, attempt)
+    def flushed(self, backlogs: Sequence[Backlog[Any]]) -> None:
+        """Some of these backlogs have been written: there is room again."""
+        if any(each is self._settlements or each is self._hooked for each in backlogs):
+            # Some may be due again soon; the claimer has to plan for it.
+            self.on_requeued()
+        self.on_flushed()
 
-    async def _split(
-        self, node: UUID, batch: Waiting[End], write: Write[End], error: StoreError
-    ) -> None:
-        """Halve a batch that the store refuses, until only the guilty one is left."""
-        if len(batch) > 1:
-            middle = len(batch) // 2
-            await self._write(node, batch[:middle], write)
-            await self._write(node, batch[middle:], write)
-            return
-        end, attempt = batch[0]
-        minimal = end._replace(result=None)
-        if isinstance(minimal, Settlement):
-            minimal = minimal._replace(error=None, reason=None)
-        if minimal != end:
-            await self._write(node, [(minimal, attempt)], write)
-            return
-        self.bus.emit(FinishGaveUp(end.id, end.task, str(error)))
-        self.forget(end.id, attempt)
-
-    async def _tell_lost(
-        self, node: UUID, batch: Waiting[End], accepted: Sequence[UUID]
-    ) -> list[UUID]:
-        """Say whose claims were lost; return those that were written by us, with a lost reply."""
-        known = dict.fromkeys(accepted)
-        missing = [end for end, _ in batch if end.id not in known]
-        doubtful = [end for end in missing if (end.id, end.fence) in self._unsure]
-        # A job that went back has moved on, and can no longer show that it was we who sent it.
-        ours = {(end.id, end.fence): None for end in doubtful if not _terminal(end)}
-        if terminal := [end.id for end in doubtful if _terminal(end)]:
-            for job in await self._inspect.ended(terminal):
-                if job.node == node and job.fence is not None:
-                    ours[job.id, job.fence] = None
-        for end in missing:
-            if (end.id, end.fence) not in ours:
-                self.bus.emit(ClaimWasLost(end.id, end.task, node))
-        return [end.id for end in missing if (end.id, end.fence) in ours]
+    def give_up(self, attempt: Attempt, end: Completion | Settlement, error: StoreError) -> bool:
+        """Turn an end that the store refuses into a failed attempt that counts, once."""
+        if attempt.refused:
+            return False
+        attempt.refused = True
+        self._bus.emit(FinishGaveUp(end.id, end.task, str(error)))
+        if not _counts(end):
+            return False
+        self.settle(attempt, as_failed_attempt(attempt, error))
+        return True
 
 
-def _terminal(end: Completion | Settlement) -> bool:
-    return isinstance(end, Completion) or end.state.terminal
+def _counts(end: Completion | Settlement) -> bool:
+    """Whether the job must not be run again as if this end had never been."""
+    return is_terminal(end) or (isinstance(end, Settlement) and end.charged)

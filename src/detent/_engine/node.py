@@ -208,7 +208,7 @@ class Node:
         return config.max_rss is not None and self._parts.load().get("rss", 0) > config.max_rss
 
     async def _fence(self, reason: str) -> None:
-        """Drop all work: others may have it by now. Nothing of it is written any more."""
+        """Drop all work: others may have it by now. What had ended waits for `_retire`."""
         old = self._membership
         self._bus.emit(NodeFenced(old.incarnation, reason))
         self._crew.abandon()
@@ -237,12 +237,17 @@ class Node:
             return
 
     async def _retire(self, old: Membership, reason: str) -> None:
-        """Give back what the old incarnation held, unless others have it by now.
+        """Write what had ended under the old incarnation and give back what else it held.
 
-        Nothing is held against these jobs: they were stopped, and no process crashed.
+        Claims that others took meanwhile stay with them: the fence decides. Nothing is held
+        against the jobs that go back: they were stopped, and no process crashed.
         """
-        await self._release_all(old.incarnation)
-        await self._parts.store.declare_dead([old.incarnation], reason, fenced=True)
+        await self._crew.finisher.write_known(old.incarnation)
+        await self._crew.release_claims(old.incarnation)
+        # Jobs whose end the store refuses to the last are left to the rescue, which charges them.
+        gives_all_back = not self._crew.finisher.known
+        await self._parts.store.declare_dead([old.incarnation], reason, fenced=gives_all_back)
+        self._crew.finisher.abandon(f"the node was fenced: {reason}")
         # A claim that was on its way until then is found now, and not by the next sweep.
         self._crew.rescuer.wake()
 
@@ -308,15 +313,13 @@ class Node:
     async def _give_back_the_rest(self) -> None:
         """Release the claims of what would not stop; what it writes later is refused."""
         self._crew.dispatcher.abandon()
-        self._crew.finisher.abandon()
-        await self._try(self._release_all(self.identity.incarnation), needed=True)
+        await self._try(self._hand_back(self.identity.incarnation), needed=True)
+        self._crew.finisher.abandon("the node ended before the store took it")
 
-    async def _release_all(self, node: UUID) -> None:
-        """Release every claim in a name of this node, those too whose reply was lost."""
-        store = self._parts.store
-        claims = await store.claims_of(node)
-        if claims:
-            await store.release_claims(node, claims)
+    async def _hand_back(self, node: UUID) -> None:
+        with contextlib.suppress(StoreError):
+            await self._crew.finisher.write_known(node)
+        await self._crew.release_claims(node)
 
     async def _leave(self) -> None:
         """End the services and the membership, in that order: heartbeats go on to the last."""
@@ -324,7 +327,7 @@ class Node:
             task = self._tasks.pop(name, None)
             if task is not None:
                 task.cancel()
-        await self._end(FLUSH_LIMIT, *self._crew.lasting, self._crew.scribe, self._crew.finisher)
+        await self._end(FLUSH_LIMIT, *self._crew.lasting, *self._crew.writing)
         # After the last end is written, so that it is told too.
         await self._end(FLUSH_LIMIT, *self._crew.announcer.services)
         await self._crew.announcer.close()

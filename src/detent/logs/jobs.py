@@ -104,7 +104,7 @@ def _claim_orphaned(event: events.ClaimOrphaned) -> str:
 def _finish_gave_up(event: events.FinishGaveUp) -> str:
     return (
         f"the end of {job(event)} could not be written: {event.error}; "
-        "it will run again when its claim is released"
+        "the run counts as a failed attempt, or as a crash if its node ends first"
     )
 
 

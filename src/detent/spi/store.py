@@ -156,11 +156,14 @@ class FinishStore(Protocol):
         one the job returns to its old place. Terminal ends write the outcome.
         """
 
-    async def finish_hooked(self, node: UUID, settlements: Sequence[Settlement]) -> list[UUID]:
+    async def finish_hooked(
+        self, node: UUID, settlements: Sequence[Settlement], *, patience: float | None = None
+    ) -> list[UUID]:
         """Write any end of jobs with hooks, in one transaction, rows locked in id order.
 
         A terminal end also releases the job's business keys and wakes the jobs that waited
-        for this one.
+        for this one. A store whose transactions lock rows raises `StoreBusy`, and writes
+        nothing, when it has waited `patience` seconds for a row that another one has locked.
         """
 
 

@@ -138,7 +138,9 @@ class MemoryStore(Breaking, Telling, Scheduling):
     async def settle_jobs(self, node: UUID, settlements: Sequence[Settlement]) -> list[UUID]:
         return await self._do(finish.settle_jobs, node, settlements)
 
-    async def finish_hooked(self, node: UUID, settlements: Sequence[Settlement]) -> list[UUID]:
+    async def finish_hooked(
+        self, node: UUID, settlements: Sequence[Settlement], *, patience: float | None = None
+    ) -> list[UUID]:
         return await self._do(finish.finish_hooked, node, settlements)
 
     # Knowing the nodes

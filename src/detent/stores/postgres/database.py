@@ -21,8 +21,8 @@ from detent.lazy import PerLoop
 from detent.stores.postgres import pooled
 from detent.stores.postgres.failures import (
     DRIVER_ERRORS,
+    breaks_connection,
     is_of_the_server,
-    is_passing,
     is_retryable,
     translate,
 )
@@ -250,13 +250,21 @@ class Database:
         rows: list[asyncpg.Record] = await connection.fetch(sql, *args)
         return rows
 
-    async def transact(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
-        """Run `work` in one transaction, again from the start after a deadlock."""
+    async def transact(
+        self, work: Callable[[Connection], Awaitable[Result]], *, patience: float | None = None
+    ) -> Result:
+        """Run `work` in one transaction, again from the start after a deadlock.
+
+        Raises `StoreBusy` after `patience` seconds at a lock that another transaction holds.
+        """
+        settings = "" if patience is None else f"SET LOCAL lock_timeout = {patience * 1000:.0f}"
         for attempt in range(MAX_TRIES):
             try:
                 async with self.connection() as connection, transaction_on(connection):
                     if self._pooler:
-                        await connection.execute(SET_LOCAL)
+                        await connection.execute(f"{SET_LOCAL}; {settings}")
+                    elif settings:
+                        await connection.execute(settings)
                     return await work(connection)
             except DRIVER_ERRORS as error:
                 if not is_retryable(error) or attempt == MAX_TRIES - 1:
@@ -284,7 +292,7 @@ class Database:
         caller that gave up after a while, as a heartbeat does, may have waited for such a server.
         """
         given_up = isinstance(error, asyncio.CancelledError)
-        if given_up or is_passing(error):
+        if given_up or breaks_connection(error):
             connection.terminate()
         if is_of_the_server(error):
             pool.drop_idle()

@@ -5,7 +5,13 @@ from typing import Final
 
 import asyncpg
 
-from detent.errors import ConstraintViolated, SchemaMismatch, StoreError, StoreUnavailable
+from detent.errors import (
+    ConstraintViolated,
+    SchemaMismatch,
+    StoreBusy,
+    StoreError,
+    StoreUnavailable,
+)
 from detent.stores.postgres.answers import NoPrimaryError
 
 CONSTRAINTS: Final = {"23505": "unique", "23503": "foreign key", "23514": "check"}
@@ -17,9 +23,14 @@ RETRYABLE: Final = ("40P01", "40001", READ_ONLY)
 _SCHEMA: Final = ("42P01", "42703", "3F000", "42883")
 # Connection exceptions, shutdowns, recovery, too many connections, lock and query timeouts,
 # read-only after a failover: all of them may pass.
-_PASSING: Final = ("08", "57P", "53300", "55P03", "57014", READ_ONLY)
-# Locks and statements that took too long: whatever else is wrong, the connection is not.
-_ONLY_SLOW: Final = ("55P03", "57014")
+_LOCKED: Final = "55P03"
+_CONNECTION: Final = ("08", "57P", "53300", "57014", READ_ONLY)
+# A server that lacks space or memory, or whose disk fails: the statement did nothing, and the
+# connection goes on. 53300, too many connections, is the exception.
+_SHORT: Final = ("53", "58")
+_PASSING: Final = (*_CONNECTION, *_SHORT, _LOCKED)
+# A statement that took too long: whatever else is wrong, the server is not.
+_ONLY_SLOW: Final = "57014"
 
 DRIVER_ERRORS: Final = (
     asyncpg.PostgresError,
@@ -48,6 +59,10 @@ def translate(error: BaseException) -> StoreError:
         )
     if isinstance(error, NoPrimaryError):
         return StoreUnavailable(str(error))
+    if code == _LOCKED:
+        return StoreBusy(f"another transaction has locked a row: {_describe(error)}")
+    if _is_short(code):
+        return StoreUnavailable(f"the database cannot do it now: {_describe(error)} ({code})")
     if is_passing(error):
         return StoreUnavailable(f"the database cannot be reached: {_describe(error)}")
     return StoreError(f"the database refused: {_describe(error)} (SQLSTATE {code or 'none'})")
@@ -64,6 +79,16 @@ def is_passing(error: BaseException) -> bool:
     return code_of(error).startswith(_PASSING)
 
 
+def breaks_connection(error: BaseException) -> bool:
+    """Whether the connection is of no more use after it."""
+    code = code_of(error)
+    return is_passing(error) and code != _LOCKED and not _is_short(code)
+
+
+def _is_short(code: str) -> bool:
+    return code.startswith(_SHORT) and not code.startswith(_CONNECTION)
+
+
 def is_retryable(error: BaseException) -> bool:
     """Whether a transaction was rolled back only because of others."""
     return code_of(error) in RETRYABLE
@@ -74,7 +99,7 @@ def is_of_the_server(error: BaseException) -> bool:
 
     It has gone, has become a standby, or does not answer.
     """
-    return is_passing(error) and code_of(error) not in _ONLY_SLOW
+    return breaks_connection(error) and code_of(error) != _ONLY_SLOW
 
 
 def code_of(error: BaseException) -> str:

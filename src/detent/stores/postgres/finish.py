@@ -48,7 +48,9 @@ class Finishing:
         self._wake_for(rows)
         return [row["id"] for row in rows]
 
-    async def finish_hooked(self, node: UUID, settlements: Sequence[Settlement]) -> list[UUID]:
+    async def finish_hooked(
+        self, node: UUID, settlements: Sequence[Settlement], *, patience: float | None = None
+    ) -> list[UUID]:
         """See `FinishStore.finish_hooked`."""
         if not settlements:
             return []
@@ -56,7 +58,7 @@ class Finishing:
         async def work(connection: Connection) -> tuple[list[Any], list[Any]]:
             return await settle_hooked(self.database, connection, node, settlements)
 
-        rows, woken = await self.database.transact(work)
+        rows, woken = await self.database.transact(work, patience=patience)
         self._wake_for(rows)
         self.notifier.publish([*(Hint(row["lane"]) for row in woken), *hints_for(rows)])
         return [row["id"] for row in rows]

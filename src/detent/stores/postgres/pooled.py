@@ -9,7 +9,7 @@ time (58 ms instead of 3 for a thousand finishes), and rows locked in whatever o
 from contextlib import suppress
 from typing import Any, Final
 
-from detent.stores.postgres.failures import DRIVER_ERRORS, is_passing
+from detent.stores.postgres.failures import DRIVER_ERRORS, breaks_connection
 
 # Every statement of this package finds its rows by index. A plan that was cached while the
 # tables were empty must not go on reading them whole when they are full.
@@ -60,8 +60,8 @@ async def fetch(connection: Any, sql: str, args: tuple[Any, ...]) -> list[Any]:
     try:
         rows: list[Any] = await connection.fetch(sql, *args)
     except Exception as error:
-        # What only passes with the connection is not worth an answer: the caller drops it.
-        if not is_passing(error):
+        # What ends the connection is not worth an answer: the caller drops it.
+        if not breaks_connection(error):
             await _undo(connection)
         raise
     await connection.execute("COMMIT")

@@ -8,7 +8,8 @@ from urllib.parse import quote
 from detent.errors import ConstraintViolated, SchemaMismatch, StoreError, StoreUnavailable
 
 # A value that SQLite cannot hold is refused before it gets there, in Python's own words.
-DRIVER_ERRORS: Final = (sqlite3.Error, UnicodeEncodeError, OverflowError)
+# SQLITE_NOMEM comes as Python's own error as well.
+DRIVER_ERRORS: Final = (sqlite3.Error, UnicodeEncodeError, OverflowError, MemoryError)
 
 _CONSTRAINTS: Final = {
     sqlite3.SQLITE_CONSTRAINT_UNIQUE: "unique",
@@ -43,6 +44,8 @@ def translate(error: BaseException, path: str) -> StoreError:
     """Return our error for one of `DRIVER_ERRORS`; the caller raises it from that one."""
     code = code_of(error)
     text = str(error) or type(error).__name__
+    if isinstance(error, MemoryError):
+        return StoreUnavailable(f"{path}: SQLite has no memory left for it; retry later")
     if code in _WORDS:
         kind, what = _WORDS[code]
         return kind(what.format(path=path, text=text, folder=Path(path).parent))

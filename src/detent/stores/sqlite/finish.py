@@ -72,8 +72,10 @@ class Finishing:
             accepted += [uuid(row[0]) for row in rows]
         return accepted
 
-    async def finish_hooked(self, node: UUID, settlements: Sequence[Settlement]) -> list[UUID]:
-        """See `FinishStore.finish_hooked`."""
+    async def finish_hooked(
+        self, node: UUID, settlements: Sequence[Settlement], *, patience: float | None = None
+    ) -> list[UUID]:
+        """See `FinishStore.finish_hooked`; a transaction locks the whole file, never a row."""
         if not settlements:
             return []
         settling = Settling(node, settlements)

@@ -68,10 +68,14 @@ class Auditor:
         return found
 
     def _check_leases(self, now: datetime) -> None:
-        """A lease that has run out is noticed by those who have heard of it in time."""
+        """A lease that has run out is noticed by those who have heard of it in time.
+
+        They have to see the store answer for as long as a lease lasts.
+        """
+        seen = self._book.able_since + self._book.cluster.lease.total_seconds()
         for row in self._store.tables.nodes.values():
             ended = seconds(row.lease_until)
-            late = row.state != DEAD and ended + FOUND < seconds(now)
+            late = row.state != DEAD and max(ended, seen) + FOUND < seconds(now)
             if late and self._book.could_help(ended):
                 self._tell(row.incarnation, "a dead node is found within two seconds", row)
 

@@ -46,6 +46,8 @@ class Book:
     """Process to the incarnation that it joined as last."""
     slandered: dict[UUID, None] = field(default_factory=dict)
     """Nodes that somebody declared dead who could not know; they hear of it soon."""
+    leaving: dict[UUID, None] = field(default_factory=dict)
+    """Nodes that drain: what would not stop in time is given back, whatever becomes of it."""
     cancel_asked: dict[UUID, None] = field(default_factory=dict)
     broken: list[str] = field(default_factory=list)
     refused: int = 0

@@ -135,7 +135,7 @@ class Checker:
         """Hear what a process has to tell."""
         bus.subscribe(NodeStopped, lambda _event: process.end())
         bus.subscribe(NodeFenced, self._node_fenced)
-        bus.subscribe(NodeDraining, lambda event: self.leases.drains(event.node))
+        bus.subscribe(NodeDraining, self._node_draining)
         bus.subscribe(StoreTrouble, self._trouble)
         bus.subscribe(FinishGaveUp, lambda event: self._unexpected(event.error))
         bus.subscribe(HookFailed, self._hook_failed)
@@ -145,9 +145,15 @@ class Checker:
         self._runs.begun(run)
         self.breakers.begun(run)
 
+    def _node_draining(self, event: NodeDraining) -> None:
+        self._book.leaving[event.node] = None
+        self.leases.drains(event.node)
+
     def _node_fenced(self, event: NodeFenced) -> None:
-        """From here on this incarnation has to be silent."""
+        """From here on this incarnation has to be silent, but for the ends that it knows."""
         self._fenced[event.node] = None
+        for run in self._book.ledger.going_on(self._book.processes[event.node]):
+            run.stopped = run.stopped or run.node == event.node
         self.leases.fenced(event.node, event.reason)
 
     def _trouble(self, event: StoreTrouble) -> None:
@@ -169,7 +175,10 @@ class Checker:
     # When a process makes a call
 
     def sent(self, flight: Flight) -> None:
-        """A node speaks only of claims that were given to it, and not at all once it is fenced."""
+        """A node speaks only of claims that were given to it.
+
+        Once it is fenced it speaks only of ends that it knew before.
+        """
         if flight.statement == "control_job" and flight.args[0] is Verb.CANCEL:
             self._book.cancel_asked[flight.args[1]] = None
         if flight.statement not in FENCED:
@@ -180,7 +189,9 @@ class Checker:
             granted = self._book.granted.get((entry.id, entry.fence))
             if granted is None or granted.node != node:
                 self._book.refuse("a node speaks only of its own claims", about)
-            if node in self._fenced:
+            run = self._book.ledger.runs.get((entry.id, entry.fence))
+            knew = flight.statement in ENDS and (run is None or not run.stopped)
+            if node in self._fenced and not knew:
                 self._book.refuse("nothing is written after the fence", about)
 
     # When the store has carried a call out

@@ -149,6 +149,10 @@ class ClaimRules:
             self._book.refuse("only the valid claim is released", about)
         if _place_of(now) != was.place:
             self._book.refuse("what is released keeps its place", about)
+        run = self._book.ledger.runs.get((was.place.id, was.fence))
+        if run is not None and run.returned and not run.stopped and node not in self._book.leaving:
+            # The claim is the node's own, and it knows how the run has ended.
+            self._book.refuse("a run that has ended is not run again", about)
 
     def _rescued(self, was: Running, now: Place, tables: Tables, about: str) -> None:
         book = self._book

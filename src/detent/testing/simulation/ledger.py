@@ -26,6 +26,9 @@ class Run:
     task: str
     process: Process
     returned: bool = False
+    """Whether the function has returned."""
+    stopped: bool = False
+    """Whether its node had lost its lease before that."""
 
 
 @dataclass(slots=True, eq=False)
