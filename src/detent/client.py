@@ -24,7 +24,7 @@ from detent.options import watched_options, write_options
 from detent.principal import current_principal
 from detent.protection import Protection
 from detent.spi.codec import Codec
-from detent.spi.notifier import Hint, Notifier
+from detent.spi.notifier import Hint, Notifier, token_of
 from detent.spi.runtime import Runtime
 from detent.spi.store import Store
 from detent.tasks import NO_OPTIONS, BoundCall, Registry, Task
@@ -313,7 +313,8 @@ class Client:
             return
         if self._triggers is not every_job:
             jobs = [job for job in jobs if self._triggers(job)]
-        hints = [Hint(lane, priority) for lane, priority in _lanes_told(jobs).items()]
+        token = token_of(jobs[0].id) if len(jobs) == 1 and not jobs[0].delay else None
+        hints = [Hint(lane, priority, token=token) for lane, priority in _lanes_told(jobs).items()]
         hints += [
             Hint(job.lane, job.priority, job.due_at, job.id)
             for job in jobs

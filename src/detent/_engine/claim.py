@@ -8,6 +8,7 @@ from uuid import UUID
 from detent._engine.dispatch import Dispatcher
 from detent._engine.floors import Floors, positions_in
 from detent._engine.polling import Polling
+from detent._engine.responders import Responders
 from detent._engine.served import ServedLanes
 from detent._engine.service import Service
 from detent.config import NodeConfig, PollingConfig
@@ -47,6 +48,7 @@ class Claimer(Service):
         store: ClaimStore,
         *,
         dispatcher: Dispatcher,
+        responders: Responders,
         config: NodeConfig,
         polling: PollingConfig,
         boost_interval: timedelta,
@@ -54,6 +56,7 @@ class Claimer(Service):
         super().__init__(runtime, bus)
         self._store = store
         self._dispatcher = dispatcher
+        self._responders = responders
         self._config = config
         self._boost_interval = boost_interval
         self._polling = Polling(polling, runtime.monotonic())
@@ -159,13 +162,17 @@ class Claimer(Service):
         if quiet and (due := await self._first_due(scans)) != 0:
             # One statement for a look that finds nothing, and nothing is written.
             return self._next_look(0, limit, moment, due)
+        answering = self._responders.take()
         taken = await self.claim(scans, limit)
         self._waits_for_room |= not all(self._dispatcher.rooms().values())
         self.stirred |= taken > 0
         self._hungry = taken == limit
         if self._hungry:
             return 0.0
-        return await self._pause_after(taken, limit, moment)
+        due = await self._due_after_start()
+        if due != 0:
+            self._responders.answered(answering)
+        return self._next_look(taken, limit, moment, due)
 
     def _rooms(self) -> dict[str, int]:
         rooms = self._dispatcher.rooms()
@@ -213,13 +220,13 @@ class Claimer(Service):
         self._asked = scans
         return scans
 
-    async def _pause_after(self, taken: int, limit: int, moment: datetime) -> float:
-        """Return how long to wait after a claim that came back short, begun after `moment`."""
-        # What was claimed starts first: to ask for the next due time takes a good part of the
-        # time that a lone job waits.
+    async def _due_after_start(self) -> float | None:
+        """Return in how long the next job is due, once what was claimed has started.
+
+        To ask takes a good part of the time that a lone job waits.
+        """
         await self.runtime.sleep(0)
-        due = await self._first_due(self._asked)
-        return self._next_look(taken, limit, moment, due)
+        return await self._first_due(self._asked)
 
     async def _first_due(self, scans: Sequence[LaneScan]) -> float | None:
         return min((await self._store.next_due(scans)).values(), default=None)

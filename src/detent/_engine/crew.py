@@ -25,6 +25,7 @@ from detent._engine.maintenance.rescue import Rescuer
 from detent._engine.maintenance.slots import SlotForgetter
 from detent._engine.parts import NodeParts
 from detent._engine.reconcile import Reconciler
+from detent._engine.responders import Responders
 from detent._engine.schedule import Firer
 from detent._engine.scribe import Scribe
 from detent._engine.service import Service
@@ -52,6 +53,7 @@ class Crew:
         self.breakers = self._breakers()
         self.bench = self._bench()
         self.dispatcher = Dispatcher(self.bench, self.finisher, config.node.slots())
+        self.responders = Responders(runtime, bus, store, parts.notifier, self._hand_out)
         self.claimer = self._claimer()
         self.unstarted = UnstartedReleaser(self.bench, store, self.dispatcher, self.claimer)
         self.looker = Looker(runtime, bus, store, self.claimer)
@@ -96,6 +98,7 @@ class Crew:
             parts.bus,
             parts.store,
             dispatcher=self.dispatcher,
+            responders=self.responders,
             config=parts.config.node,
             polling=parts.config.polling,
             boost_interval=parts.config.store.priority_boost_interval,
@@ -295,6 +298,7 @@ class Crew:
         return (
             self.unstarted,
             *claimers,
+            self.responders,
             self.looker,
             self.finder,
             self.adopter,
@@ -325,6 +329,7 @@ class Crew:
         if self.breakers is not None and incarnation is not None:
             # What was seen of a service stays true, whatever became of the claims.
             self.breakers.node_id = incarnation
+        self.responders.work_for(incarnation)
         self.elector.wake()
         self.firer.wake()
 
@@ -361,7 +366,13 @@ class Crew:
             await store.release_claims(node, claims)
 
     def receive(self, wakes: Sequence[Wake]) -> None:
-        """Hand wake-ups to those who wait for work."""
+        """Take wake-ups; nothing in them means that some may be missing."""
+        admitted = self.responders.admit(wakes)
+        if admitted or not wakes:
+            self._hand_out(admitted)
+
+    def _hand_out(self, wakes: Sequence[Wake]) -> None:
+        """Hand wake-ups to the services that wait for work."""
         self.claimer.receive(wakes)
         if not wakes:
             self.finder.wake()

@@ -55,6 +55,8 @@ class Membership:
         """Whether somebody wants this node to drain."""
         self.slots: Mapping[str, int] = {}
         """What was said for all nodes about the slots of queues."""
+        self.nodes = 0
+        """How many nodes are active."""
         self.limited: Sequence[str] = ()
         """The queues that have a limit of their own."""
         self.beside: Callable[[], Coroutine[Any, Any, None]] | None = None
@@ -152,7 +154,7 @@ class Membership:
         self._renewed = max(self._renewed, before)
         self.draining = beat.draining
         self.slots = beat.slots
-        self.limited = beat.limited
+        self.nodes, self.limited = beat.nodes, beat.limited
         now = self._runtime.monotonic()
         self.on_news(LeaseNews(now, None if beat.next_end is None else now + beat.next_end))
         self._measure(beat.now)

@@ -192,6 +192,7 @@ class Node:
                 self._slots = self._membership.slots
                 self._crew.dispatcher.resize(self._slots)
             self._crew.gates.hear_of(self._membership.limited)
+            self._crew.responders.hear_of(self._membership.nodes, self._membership.limited)
             trouble = self._membership.trouble()
             if trouble is not None:
                 await self._fence(trouble)

@@ -18,7 +18,6 @@ from detent._engine.claim import Claimer
 from detent._engine.dispatch import Dispatcher
 from detent._engine.service import Service
 from detent._engine.slots import count_workers
-from detent.model.job import needs_of, queue_of
 from detent.spi.nodes import NodeInfo, NodeStore
 
 # How long a claim may wait for a slot or a worker.
@@ -26,7 +25,6 @@ PATIENCE: Final = 1.0
 LOOK: Final = 0.5
 # How long an answer holds about which nodes there are.
 REMEMBER: Final = 1.0
-ACTIVE: Final = "active"
 
 
 class UnstartedReleaser(Service):
@@ -58,7 +56,7 @@ class UnstartedReleaser(Service):
                 [
                     attempt
                     for attempt in self._overdue()
-                    if any(could_start(node, attempt.claim.lane) for node in nodes)
+                    if any(node.serves(attempt.claim.lane) for node in nodes)
                 ]
             )
         return LOOK
@@ -92,15 +90,6 @@ class UnstartedReleaser(Service):
         if now - self._asked_at >= REMEMBER:
             own = self._claimer.node_id
             nodes = await self._store.nodes()
-            self._nodes = [
-                node for node in nodes if node.state == ACTIVE and node.incarnation != own
-            ]
+            self._nodes = [node for node in nodes if node.incarnation != own]
             self._asked_at = now
         return self._nodes
-
-
-def could_start(node: NodeInfo, lane: str) -> bool:
-    """Tell whether a node serves a lane."""
-    return queue_of(lane) in node.queues and all(
-        need in node.capabilities for need in needs_of(lane)
-    )

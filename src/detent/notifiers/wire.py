@@ -11,6 +11,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from detent.spi.notifier import (
+    AnsweredHint,
     BreakerHint,
     Hint,
     LeaderHint,
@@ -28,7 +29,7 @@ def encode(wakes: Sequence[Wake]) -> str:
     return json.dumps([_fields(wake) for wake in wakes], separators=(",", ":"))
 
 
-def _fields(wake: Wake) -> list[Any] | dict[str, str]:
+def _fields(wake: Wake) -> list[Any] | dict[str, Any]:
     if isinstance(wake, SignalHint):
         return [wake.node.hex]
     if isinstance(wake, LeaderHint):
@@ -37,12 +38,15 @@ def _fields(wake: Wake) -> list[Any] | dict[str, str]:
         return {"lock": wake.name}
     if isinstance(wake, BreakerHint):
         return {"breaker": wake.name}
+    if isinstance(wake, AnsweredHint):
+        return {"answered": wake.lane, "tokens": wake.tokens}
     if isinstance(wake, ScheduleHint):
         return {"schedules": "changed"}
+    token = () if wake.token is None else (wake.token,)
     if wake.due_at is None or wake.id is None:
-        return [wake.lane, wake.priority]
+        return [wake.lane, wake.priority, *token]
     micros = (wake.due_at - _EPOCH) // timedelta(microseconds=1)
-    return [wake.lane, wake.priority, micros, wake.id.hex]
+    return [wake.lane, wake.priority, micros, wake.id.hex, *token]
 
 
 def decode(payload: str | bytes) -> list[Wake]:
@@ -50,25 +54,41 @@ def decode(payload: str | bytes) -> list[Wake]:
     wakes: list[Wake] = []
     try:
         for fields in json.loads(payload):
-            match fields:
-                case [str(node)]:
-                    wakes.append(SignalHint(UUID(node)))
-                case {"role": str(role)}:
-                    wakes.append(LeaderHint(role))
-                case {"lock": str(name)}:
-                    wakes.append(LockHint(name))
-                case {"breaker": str(name)}:
-                    wakes.append(BreakerHint(name))
-                case {"schedules": str()}:
-                    wakes.append(ScheduleHint())
-                case [str(lane), int() | None as priority]:
-                    wakes.append(Hint(lane, priority))
-                case [str(lane), int(priority), int(micros), str(job)]:
-                    due_at = _EPOCH + timedelta(microseconds=micros)
-                    wakes.append(Hint(lane, priority, due_at, UUID(job)))
+            wake = _hint(fields) if isinstance(fields, list) else _other_wake(fields)
+            if wake is not None:
+                wakes.append(wake)
     except (ValueError, TypeError, OverflowError):
         return wakes
     return wakes
+
+
+def _hint(fields: list[Any]) -> Wake | None:
+    match fields:
+        case [str(node)]:
+            return SignalHint(UUID(node))
+        case [str(lane), int() | None as priority]:
+            return Hint(lane, priority)
+        case [str(lane), int() | None as priority, int(token)]:
+            return Hint(lane, priority, token=token)
+        case [str(lane), int(priority), int(micros), str(job), *token]:
+            due_at = _EPOCH + timedelta(microseconds=micros)
+            return Hint(lane, priority, due_at, UUID(job), *map(int, token[:1]))
+    return None
+
+
+def _other_wake(fields: Any) -> Wake | None:
+    match fields:
+        case {"role": str(role)}:
+            return LeaderHint(role)
+        case {"lock": str(name)}:
+            return LockHint(name)
+        case {"breaker": str(name)}:
+            return BreakerHint(name)
+        case {"answered": str(lane), "tokens": list(tokens)}:
+            return AnsweredHint(lane, tuple(map(int, tokens)))
+        case {"schedules": str()}:
+            return ScheduleHint()
+    return None
 
 
 def payloads(wakes: Sequence[Wake], most: int, longest: int) -> Iterator[str]:

@@ -6,6 +6,9 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
+from detent.model.job import needs_of, queue_of
+
+ACTIVE: Final = "active"
 # Before the name of a queue: how many claims of it the node has not begun yet.
 UNSTARTED: Final = "unstarted:"
 
@@ -33,6 +36,15 @@ class NodeInfo(NamedTuple):
     dead_at: datetime | None = None
     death: str | None = None
     """Why it was declared dead."""
+
+    def serves(self, lane: str) -> bool:
+        """Tell whether the node runs jobs, and those of a lane among them."""
+        offered = self.capabilities
+        return (
+            self.state == ACTIVE
+            and queue_of(lane) in self.queues
+            and all(need in offered for need in needs_of(lane))
+        )
 
 
 class Beat(NamedTuple):

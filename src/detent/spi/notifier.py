@@ -14,6 +14,17 @@ class Hint(NamedTuple):
     priority: int | None = None
     due_at: datetime | None = None
     id: UUID | None = None
+    token: int | None = None
+    """Of a lone job that is due: the nodes choose by it which of them claims first. Without one all
+    nodes claim at once."""
+
+
+TOKENS: Final = 1 << 16
+
+
+def token_of(job_id: UUID) -> int:
+    """Return the token of a lone job: the last bits of its id, which are random."""
+    return job_id.int % TOKENS
 
 
 EVERYONE: Final = UUID(int=0)
@@ -48,11 +59,19 @@ class BreakerHint:
 
 
 @dataclass(frozen=True, slots=True)
+class AnsweredHint:
+    """A node has answered the hints of a lane with these tokens: no due job is left there."""
+
+    lane: str
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ScheduleHint:
     """Schedules were changed: the first of them may be due earlier than was known."""
 
 
-Wake = Hint | SignalHint | LeaderHint | LockHint | BreakerHint | ScheduleHint
+Wake = Hint | SignalHint | LeaderHint | LockHint | BreakerHint | AnsweredHint | ScheduleHint
 
 
 @dataclass(frozen=True, slots=True)
