@@ -78,7 +78,7 @@ class Client:
         self._declarations = declarations
         self._fair_queues = {} if fair_queues is None else fair_queues
         self._plain_rows: dict[Task[..., Any], tuple[tuple[Any, ...], tuple[Any, ...]]] = {}
-        self._coalescers = PerLoop(lambda: Coalescer(store.enqueue_jobs))
+        self._coalescers = PerLoop(lambda: Coalescer(store.enqueue_jobs, self.announce))
 
     async def enqueue(self, call: BoundCall[R]) -> Job[R]:
         """Store one job; return when it is durable."""
@@ -96,12 +96,20 @@ class Client:
             await coalescer.enqueue((job,))
             placed = Placed(job.id, created=True)
         else:
-            placed = await surely(self._store.enqueue_keyed, job, keys)
-        if placed.created:
-            self.announce((job,))
+            placed = await coalescer.to_its_end(self._place(job, keys))
         if not coalescer.announced:
             await self._see_off(coalescer)
         return self._handle(call, placed)
+
+    async def _place(self, job: NewJob, keys: Keys) -> Placed:
+        placed = await surely(self._store.enqueue_keyed, job, keys)
+        if placed.created:
+            self.announce((job,))
+        return placed
+
+    async def _store_chunk(self, jobs: Sequence[NewJob]) -> None:
+        await surely(self._store.enqueue_jobs, jobs)
+        self.announce(jobs)
 
     def enqueue_within_sync(self, call: BoundCall[R]) -> Job[R]:
         """Store one job in the transaction of a blocking connection, on this thread."""
@@ -126,13 +134,12 @@ class Client:
             encrypted = [call.task.options_declared.encrypted for call in calls]
             admit = self._protection.admit
             jobs = [await admit(job, said) for job, said in zip(jobs, encrypted, strict=True)]
+        coalescer = self._coalescers.here()
         for chunk in _chunks(jobs):
             if within is not None:
                 await enqueue_within(self._store, within, chunk, None)
             else:
-                await surely(self._store.enqueue_jobs, chunk)
-                self.announce(chunk)
-        coalescer = self._coalescers.here()
+                await coalescer.to_its_end(self._store_chunk(chunk))
         if within is None and not coalescer.announced:
             await self._see_off(coalescer)
         return self._handles(calls, jobs)

@@ -1,13 +1,16 @@
 """Lets concurrent enqueues share a commit.
 
 While one insert is on its way, other callers gather; all of them go with the next. Each caller
-is answered after the commit that holds his jobs. A lone caller goes straight through.
+is answered after the commit that holds its jobs. A lone caller goes straight through.
+
+Inserts run in tasks of their own. Canceling a caller does not break off its insert: the driver
+would have to give up the connection, and callers that are canceled would cost one each.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, NamedTuple, ParamSpec, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 from detent.errors import StoreError, StoreUnavailable
 from detent.model.job import NewJob
@@ -20,6 +23,7 @@ PAUSE: Final = 0.05
 P = ParamSpec("P")
 T = TypeVar("T")
 Insert = Callable[[Sequence[NewJob]], Awaitable[None]]
+Stored = Callable[[Sequence[NewJob]], None]
 
 
 class _Waiting(NamedTuple):
@@ -30,41 +34,56 @@ class _Waiting(NamedTuple):
 class Coalescer:
     """The inserts of one event loop."""
 
-    def __init__(self, insert: Insert) -> None:
+    def __init__(self, insert: Insert, stored: Stored = lambda _jobs: None) -> None:
         self.loop = asyncio.get_running_loop()
         self.announced = False
         """Whether nodes were told of a job of this loop."""
         self._insert = insert
+        self._stored = stored
+        """Told of jobs as soon as they are durable, also of those whose callers were canceled."""
         self._on_the_way = 0
         self._waiting: deque[_Waiting] = deque()
-        self._flushes: dict[asyncio.Task[None], None] = {}
+        self._tasks: dict[asyncio.Task[Any], None] = {}
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> None:
         """Store jobs, alone or with others, and return when they are durable."""
         if not self._on_the_way:
-            await self._alone(jobs)
+            self._on_the_way += 1
+            await self.to_its_end(self._alone(jobs))
             return
         answer: asyncio.Future[None] = self.loop.create_future()
         self._waiting.append(_Waiting(jobs, answer))
         if self._on_the_way < AT_ONCE:
             self._flush_soon()
-        # Canceling this caller does not cancel the batch that others are in.
-        await answer
+        await _answer_of(answer)
 
     async def _alone(self, jobs: Sequence[NewJob]) -> None:
-        self._on_the_way += 1
         try:
             await surely(self._insert, jobs)
+            self._stored(jobs)
         finally:
             self._on_the_way -= 1
             if self._waiting:
                 self._flush_soon()
 
+    async def to_its_end(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return what `work` returns; when the caller is canceled, it goes on by itself."""
+        task = self.loop.create_task(work)
+        self._keep(task)
+        return await _answer_of(asyncio.shield(task))
+
+    def _keep(self, task: asyncio.Task[Any]) -> None:
+        self._tasks[task] = None
+        task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.pop(task, None)
+        if not task.cancelled():
+            task.exception()  # Its callers are told; if all were canceled, there is no one to tell.
+
     def _flush_soon(self) -> None:
         self._on_the_way += 1
-        task = self.loop.create_task(self._flush())
-        self._flushes[task] = None
-        task.add_done_callback(lambda done: self._flushes.pop(done, None))
+        self._keep(self.loop.create_task(self._flush()))
 
     async def _flush(self) -> None:
         try:
@@ -84,8 +103,9 @@ class Coalescer:
 
     async def _insert_batch(self, batch: list[_Waiting]) -> None:
         """Insert together; when the store refuses, find the guilty one and spare the others."""
+        jobs = [job for entry in batch for job in entry.jobs]
         try:
-            await surely(self._insert, [job for entry in batch for job in entry.jobs])
+            await surely(self._insert, jobs)
         except StoreUnavailable as error:
             self._answer(batch, error)
         except StoreError as error:
@@ -96,13 +116,14 @@ class Coalescer:
             await self._insert_batch(batch[:middle])
             await self._insert_batch(batch[middle:])
         except BaseException as error:
-            # Nobody may be left who would insert for those that still wait.
+            # No task may be left that would insert for those that still wait.
             waiting = [*batch, *self._waiting]
             self._waiting.clear()
             self._answer(waiting, StoreError(f"the insert was broken off: {error!r}"))
             raise
         else:
             self._answer(batch, None)
+            self._stored(jobs)
 
     def _answer(self, batch: list[_Waiting], error: Exception | None) -> None:
         for entry in batch:
@@ -115,8 +136,18 @@ class Coalescer:
 
     async def flushed(self) -> None:
         """Wait until nothing is on the way."""
-        while self._flushes:
-            await asyncio.wait(list(self._flushes))
+        while self._tasks:
+            await asyncio.wait(list(self._tasks))
+
+
+async def _answer_of(answer: asyncio.Future[T]) -> T:
+    """Wait for an answer; one that comes with the cancellation of the caller is not missed."""
+    try:
+        return await answer
+    except asyncio.CancelledError:
+        if answer.done() and not answer.cancelled():
+            answer.exception()  # or asyncio would say that it was never retrieved
+        raise
 
 
 async def surely(insert: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,6 +1,7 @@
 """If these fail, enqueues are slow, or one caller's trouble becomes everybody's."""
 
 import asyncio
+import gc
 from collections.abc import Sequence
 
 import pytest
@@ -116,7 +117,44 @@ async def test_a_lone_caller_who_gives_up_leaves_the_way_free() -> None:
     first.cancel()
     await second
     await coalescer.enqueue([new_job()])
-    assert len(inserts.stored) == 2
+    assert len(inserts.stored) == 3, "the insert of the first goes on without its caller"
+
+
+@in_virtual_time
+async def test_closing_waits_for_the_insert_of_a_caller_who_gave_up() -> None:
+    inserts = Inserts()
+    coalescer = Coalescer(inserts)
+    caller = asyncio.ensure_future(coalescer.enqueue([new_job()]))
+    await asyncio.sleep(0.5)
+    caller.cancel()
+    await coalescer.flushed()
+    assert len(inserts.stored) == 1
+
+
+@in_virtual_time
+@pytest.mark.parametrize("others", [0, 3])
+async def test_an_error_for_a_caller_who_gave_up_is_no_mishap_of_the_loop(others: int) -> None:
+    """Whether the caller gives up before the error comes, with it, or after it."""
+    mishaps: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, about: mishaps.append(about))
+    for moment in (0.5, 1.0, 2.0):
+        await _give_up_after(moment, 1 + others)
+    gc.collect()
+    assert mishaps == []
+
+
+async def _give_up_after(moment: float, callers: int) -> None:
+    inserts = Inserts()
+    coalescer = Coalescer(inserts)
+    calls = [asyncio.ensure_future(coalescer.enqueue([new_job()])) for _ in range(callers)]
+    inserts.broken = StoreError("refused")
+    await asyncio.sleep(moment)
+    for call in calls:
+        call.cancel()
+    await asyncio.wait(calls)
+    await coalescer.flushed()
+    # Those who did not give up in time have got the error.
+    assert all(call.cancelled() or call.exception() is inserts.broken for call in calls)
 
 
 @in_virtual_time

@@ -289,7 +289,8 @@ async def test_a_cancel_during_a_failing_try_ends_the_job_at_the_next() -> None:
         await job.cancel("stop")
         with pytest.raises(JobCanceled, match="stop"):
             await job.result(timeout=60)
-    assert len(tries) <= 2
+    # The node looks for signals once a second: a try of half a second may pass between two looks.
+    assert len(tries) <= 3
 
 
 @in_virtual_time

@@ -339,6 +339,7 @@ async def test_a_claim_that_arrives_during_a_drain_goes_back() -> None:
     work = Work(stage)
     task = work.declare(stage.app)
     async with stage.node(concurrency=10) as node:
+        await asyncio.sleep(0.1)  # the first look has found nothing
         until = stage.line.hold("claim_jobs", reply=True)
         job = await task.enqueue("late", 1.0)
         await stage.until(lambda: stage.tables.running)

@@ -65,10 +65,10 @@ async def test_a_node_has_one_object_for_all_jobs() -> None:
             "alan by smtp",
             "barbara 1",
         ]
-    assert made == ["by hand", "smtp"]
+    assert sorted(made) == ["by hand", "smtp"]
     async with stage.node(queues={"default": 5, "mail": 5}):
         await (await Mailer.send.enqueue("ada")).result(timeout=60)
-    assert made == ["by hand", "smtp", "smtp"], "another node has another one"
+    assert sorted(made) == ["by hand", "smtp", "smtp"], "another node has another one"
 
 
 async def test_a_method_on_a_thread() -> None:
