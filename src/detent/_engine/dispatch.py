@@ -186,10 +186,12 @@ class Dispatcher:
                 self._give_back(attempt, COME_BACK)
                 continue
             held[claim.id] = attempt
-            if batched and claim.task in batched:
-                self._batches.take(attempt, batched[claim.task])
-                gathered[queue] = gathered.get(queue, 0) + 1
-                continue
+            if batched:
+                gathered.setdefault(queue, 0)
+                if claim.task in batched:
+                    self._batches.take(attempt, batched[claim.task])
+                    gathered[queue] += 1
+                    continue
             slots.waiting.append(attempt)
         if batched:
             self._learn(gathered)
@@ -200,11 +202,11 @@ class Dispatcher:
 
     def _learn(self, gathered: Mapping[str, int]) -> None:
         """Let the batches know what a claim brought to them, and where others found no slot."""
-        for queue, slots in self.queues.items():
-            crowded = len(slots.waiting) > slots.limit - slots.busy
-            if crowded or queue in gathered:
-                ordinary = crowded and any(each.batch is None for each in slots.waiting)
-                self._batches.learn(queue, gathered.get(queue, 0), ordinary)
+        for queue, count in gathered.items():
+            slots = self.queues[queue]
+            full = len(slots.waiting) > slots.limit - slots.busy
+            crowded = full and any(each.batch is None for each in slots.waiting)
+            self._batches.learn(queue, count, crowded)
 
     def _start_waiting(self) -> None:
         """Start what has slots, a few at a time.
@@ -351,11 +353,12 @@ class Dispatcher:
         return len(members)
 
     def stop_all(self, cause: Stop) -> int:
-        """Stop everything that runs; return how many that are."""
+        """Stop everything that runs; return how many that are, but for those told before."""
         running = [attempt for attempt in self.held.values() if not attempt.over]
+        count = sum(attempt.stop is not cause for attempt in running)
         for attempt in running:
             attempt.stop_for(cause)
-        return len(running)
+        return count
 
     def abandon(self) -> None:
         """The node has lost its claims: nothing it holds may be started or written."""

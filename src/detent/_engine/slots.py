@@ -57,7 +57,7 @@ class Slots:
         `workers` is the number of jobs that all executors together can run, if that is limited.
         """
         slots = self.limit if workers is None else min(self.limit, workers)
-        most = slots + min(prefetch, slots)
+        most = slots + min(prefetch, self.limit)
         if self.ceiling is not None:
             most = min(most, self.ceiling)
         return most - self.busy - len(self.waiting) - self.promised

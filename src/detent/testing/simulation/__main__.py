@@ -39,6 +39,7 @@ def _plan(options: argparse.Namespace) -> Plan:
         schedules=options.schedules,
         breakers=options.breakers,
         sinks=options.sinks,
+        workers=options.workers,
     )
 
 
@@ -59,6 +60,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--sinks", action="store_true", help="somebody outside is told how jobs end"
+    )
+    parser.add_argument(
+        "--workers", action="store_true", help="some jobs need a worker, of which there are few"
     )
     parser.add_argument("--processes", type=int, help="on how many processes; all cores if not")
     return parser

@@ -21,6 +21,8 @@ INTERVAL: Final = 1.0
 FOUND: Final = 2.0
 # Services wait up to ten seconds after trouble with the store, before they try again.
 HEALED: Final = 11.0
+# A claim that has not begun this long, while another node has nothing to do, is hoarded.
+BEGINS: Final = 3.0
 # An idle node looks for jobs at least this often, if nobody tells it.
 POLL: Final = 31.0
 
@@ -34,6 +36,8 @@ class Auditor:
         self._slots = slots
         self._told: dict[UUID, None] = {}
         self._waits_since: dict[UUID, float] = {}
+        self._held_since: dict[tuple[UUID, UUID], float] = {}
+        """(job, node) to since when the job waits there while another node is idle."""
         self._stopped = False
 
     def start(self) -> None:
@@ -53,6 +57,7 @@ class Auditor:
         self._check_leases(now)
         self._check_claims(now)
         self._check_waiting(now, able)
+        self._check_held(now, able)
         later(INTERVAL, self._look)
 
     def _able(self, now: datetime) -> dict[Process, float]:
@@ -114,6 +119,26 @@ class Auditor:
                 waits[job_id] = float("inf")
                 about = f"{self._book.history.job(job_id)} ({place.lane})"
                 self._book.refuse("a due job is claimed while a node has room", about)
+
+    def _check_held(self, now: datetime, able: Mapping[Process, float]) -> None:
+        """A claim begins soon, unless no other node has anything to do with its slots."""
+        book, held = self._book, self._held_since
+        whole = {**self._slots, "suspects": 1}
+        idle = [process for process in able if self._rooms(process) == whole]
+        waiting = dict[tuple[UUID, UUID], float]()
+        for job_id, claim in self._store.tables.running.items():
+            process = book.processes.get(claim.node)
+            others = [each for each in idle if each is not process]
+            begun = book.ledger.has_begun(job_id, claim.fence)
+            if process is None or process not in able or not others or begun:
+                continue
+            since = held.get((job_id, claim.node), seconds(now))
+            waiting[job_id, claim.node] = since
+            if seconds(now) - since > BEGINS:
+                waiting[job_id, claim.node] = float("inf")
+                about = f"{book.history.job(job_id)} on {process.name}"
+                book.refuse("a job waits on no busy node while another is idle", about)
+        self._held_since = waiting
 
     def _rooms(self, process: Process) -> dict[str, int]:
         """Return the free slots of each queue; none for suspects when there is one."""

@@ -130,6 +130,7 @@ class Checker:
         self._fenced: dict[UUID, None] = {}
         self._hints: dict[Flight, list[Wake]] = {}
         book.ledger.on_run = self._begun
+        book.ledger.on_served = self._served
 
     def listen(self, process: Process, bus: Bus) -> None:
         """Hear what a process has to tell."""
@@ -144,6 +145,13 @@ class Checker:
         """Look at a task's function that begins."""
         self._runs.begun(run)
         self.breakers.begun(run)
+        self._served(run.job, run.fence, run.node)
+
+    def _served(self, job_id: UUID, fence: int, node: UUID) -> None:
+        """Look at a function that begins, or would begin but for a worker."""
+        if node in self._book.leaving:
+            about = f"{self._book.history.job(job_id)} fence {fence}"
+            self._book.refuse("a draining node begins nothing", about)
 
     def _node_draining(self, event: NodeDraining) -> None:
         self._book.leaving[event.node] = None

@@ -23,9 +23,10 @@ from detent.testing.simulation.ledger import Ledger
 from detent.testing.simulation.network import Network
 from detent.testing.simulation.notifier import SeededNotifier
 from detent.testing.simulation.outside import ATTEMPTS, SINK, TIMEOUT, Receiver
-from detent.testing.simulation.plan import BEATS, OUTAGE, OUTSIDE, Fate
+from detent.testing.simulation.plan import BEATS, OUTAGE, OUTSIDE, WORKERS, Fate
 from detent.testing.simulation.process import WORLD, Process, ProcessRuntime, who
 from detent.testing.simulation.service import Service, declare_fragile
+from detent.testing.simulation.workers import declare_pooled
 from detent.testing.simulation.workload import declare, declare_daemon
 from detent.testing.virtual import VirtualRuntime, running_loop
 
@@ -85,6 +86,8 @@ class World:
         declare(app)
         if self.service is not None:
             declare_fragile(app, self.service)
+        if WORKERS in self.fate:
+            declare_pooled(app, self.ledger)
         if self.receiver is not None:
             app.sink(SINK, self.receiver, timeout=TIMEOUT, max_attempts=ATTEMPTS)
         app.middleware(self.ledger.watch)

@@ -47,6 +47,8 @@ class Ledger:
         self.runs: dict[tuple[UUID, int], Run] = {}
         """(job, fence) to the first run of that claim."""
         self.going: dict[Process, list[Run]] = {}
+        self.queued: dict[tuple[UUID, int], None] = {}
+        """(job, fence) of the runs that wait for a worker: their function has not begun."""
         self.effects: dict[tuple[UUID, int], int] = {}
         """(job, generation) to how often its effect was committed."""
         self.begun: dict[tuple[UUID, int], int] = {}
@@ -59,6 +61,8 @@ class Ledger:
         self.holders: dict[str, list[tuple[Reign, HeldLock]]] = {}
         """Lock to those who act as if they held it."""
         self.on_run: Callable[[Run], None] = lambda run: None
+        self.on_served: Callable[[UUID, int, UUID], None] = lambda _job, _fence, _node: None
+        """Told when a run that waited for a worker has one: job, fence and node."""
         self.on_reign: Callable[[Reign, list[Reign]], None] = lambda _reign, _others: None
         self.on_hold: Callable[[str, Reign, Reign], None] = lambda _name, _reign, _other: None
 
@@ -113,13 +117,18 @@ class Ledger:
                 each for each in self.holders[lock.name] if each is not entry
             ]
 
+    def has_begun(self, job_id: UUID, fence: int) -> bool:
+        """Tell whether the function of a job was called under a claim."""
+        return (job_id, fence) in self.runs and (job_id, fence) not in self.queued
+
     def going_on(self, process: Process) -> list[Run]:
         """Return what really runs in a process, with a valid claim or not."""
         return self.going.get(process, [])
 
     def forget(self, process: Process) -> None:
         """Take note that a process has been killed: nothing of it runs any more."""
-        self.going.pop(process, None)
+        for run in self.going.pop(process, ()):
+            self.queued.pop((run.job, run.fence), None)
         self.reigns = [reign for reign in self.reigns if reign.process is not process]
         for name, holders in self.holders.items():
             self.holders[name] = [each for each in holders if each[0].process is not process]

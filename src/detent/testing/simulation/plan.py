@@ -26,6 +26,8 @@ OUTAGE: Final = "outage"
 """No fault of the cluster: a service that jobs call, behind a breaker, is down now and then."""
 OUTSIDE: Final = "outside"
 """No fault either: somebody outside is told how jobs end, and is slow and moody himself."""
+WORKERS: Final = "workers"
+"""Nor is this: some jobs need a worker of an executor, of which each node has fewer than slots."""
 USUAL: Final = ("fair", "fair", "windy", "rough")
 LEASES: Final = (timedelta(seconds=6), timedelta(seconds=9), timedelta(seconds=15))
 # Beats are a third of a lease apart, which is the most that is allowed.
@@ -56,6 +58,9 @@ class Plan:
     sinks: bool = False
     """Whether somebody outside is told how jobs end; never left to the seed either."""
 
+    workers: bool = False
+    """Whether a share of the jobs needs workers that are few; never left to the seed either."""
+
     def arguments(self) -> str:
         """Return the plan as arguments of `python -m detent.testing.simulation`."""
         usual = Plan()
@@ -70,7 +75,11 @@ class Plan:
             )
             if value is not None
         ]
-        flags = (("--breakers", self.breakers), ("--sinks", self.sinks))
+        flags = (
+            ("--breakers", self.breakers),
+            ("--sinks", self.sinks),
+            ("--workers", self.workers),
+        )
         return " ".join([*given, *(flag for flag, is_set in flags if is_set)])
 
 
@@ -108,7 +117,7 @@ def fate_of(seed: int, plan: Plan) -> Fate:
     drawn = [fault for fault in FAULTS if chance.random() < share]
     weather = chance.choice(USUAL)
     faults = drawn if plan.faults is None else plan.faults
-    asked = ((OUTAGE, plan.breakers), (OUTSIDE, plan.sinks))
+    asked = ((OUTAGE, plan.breakers), (OUTSIDE, plan.sinks), (WORKERS, plan.workers))
     return Fate(
         seed=str(seed),
         nodes=chance.randint(3, 5) if plan.nodes is None else plan.nodes,

@@ -19,9 +19,11 @@ from detent.model.state import State
 from detent.stores.memory import MemoryStore
 from detent.tasks import Task
 from detent.testing.simulation.ledger import Ledger, ledger_here, stubborn_sleep
-from detent.testing.simulation.plan import OUTAGE
+from detent.testing.simulation.plan import OUTAGE, WORKERS
 from detent.testing.simulation.process import who
 from detent.testing.simulation.service import ATTEMPTS, FRAGILE
+from detent.testing.simulation.workers import ATTEMPTS as POOLED_ATTEMPTS
+from detent.testing.simulation.workers import POOLED
 
 SUCCEEDED: Final = (State.SUCCEEDED,)
 FAILED: Final = (State.FAILED,)
@@ -67,6 +69,14 @@ KINDS: Final = (
     Kind("endless", 4, FAILED, 2),
     Kind("stranger", 2, (), 1),
     Kind(FRAGILE, 60, SUCCEEDED, ATTEMPTS, lambda chance: (chance.uniform(0, 1.5),), fault=OUTAGE),
+    Kind(
+        POOLED,
+        60,
+        SUCCEEDED,
+        POOLED_ATTEMPTS,
+        lambda chance: (chance.uniform(1, 9),),
+        fault=WORKERS,
+    ),
     Kind("poison", 4, FAILED, 5, lambda chance: (chance.uniform(0, 2),), fault="poison"),
     Kind("blocker", 4, SUCCEEDED, 5, lambda chance: (chance.uniform(0.5, 3.3),), True, "block"),
 )
