@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from detent import App, BatchItem, JobContext, State
-from detent._engine.slots import PROBE, Slots
+from detent._engine.slots import PROBE, REST, Slots
 from detent.spi.executor import Call
 from detent.testing.simulation.stage import Stage
 from detent.testing.virtual import in_virtual_time
@@ -380,3 +380,22 @@ def test_a_queue_rises_by_one_with_each_job_that_ends() -> None:
         rooms.append(slots.room(0))
         slots.rise()
     assert rooms == [2, 3, 4, 4, 4, 4]
+
+
+def test_a_queue_rests_after_giving_back_and_for_longer_each_time() -> None:
+    slots = Slots(4)
+    now, rests = 0.0, []
+    for _ in range(7):
+        slots.cap(0, now)
+        slots.rest(now)
+        began = now
+        assert slots.room(0) == 0
+        while not slots.end_rest(now):
+            now += REST / 4
+        rests.append(now - began)
+        assert slots.room(0) == 1
+    assert rests[:3] == [REST, 2 * REST, 4 * REST]
+    assert rests[-1] == PROBE
+    slots.rise()
+    slots.rest(now)
+    assert slots.end_rest(now + REST), "a job has run: it begins with the shortest rest again"

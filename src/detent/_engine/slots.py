@@ -3,7 +3,8 @@
 A claim is for starting. A queue takes as many claims as it has slots, and a few more while jobs end
 so fast that these will begin within milliseconds. When claims have waited for too long all the
 same, there are fewer workers than slots or the pace has fallen: the queue then takes only as many
-as really run, and tries one more now and then.
+as really run, and tries one more now and then. After it has given claims back it takes none for a
+moment, or it would be the first to take them again.
 """
 
 from collections import deque
@@ -16,6 +17,9 @@ from detent.tasks import Registry
 
 # How often a queue that takes fewer claims than it has slots tries more, if no job ends meanwhile.
 PROBE: Final = 5.0
+# For how long a queue takes no claims after it has given some back: others have to hear of them.
+# It is twice as long each time, up to `PROBE`, until a job has run.
+REST: Final = 0.25
 
 
 def count_workers(registry: Registry, executors: Mapping[str, Executor]) -> int | None:
@@ -38,7 +42,18 @@ def count_workers(registry: Registry, executors: Mapping[str, Executor]) -> int 
 class Slots:
     """The slots of one queue."""
 
-    __slots__ = ("_probe_at", "_step", "busy", "ceiling", "limit", "promised", "waiting")
+    __slots__ = (
+        "_probe_at",
+        "_rest",
+        "_rests_until",
+        "_step",
+        "busy",
+        "ceiling",
+        "limit",
+        "promised",
+        "resting",
+        "waiting",
+    )
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -50,6 +65,10 @@ class Slots:
         """How many claims the queue takes at most, if that is less than its slots allow."""
         self._step = 1
         self._probe_at = 0.0
+        self.resting = False
+        """Whether it takes no claims at all, so that other nodes can have what it gave back."""
+        self._rest = 0.0
+        self._rests_until = 0.0
 
     def room(self, prefetch: int, workers: int | None = None) -> int:
         """Return how many more claims this queue can take.
@@ -59,16 +78,30 @@ class Slots:
         slots = self.limit if workers is None else min(self.limit, workers)
         most = slots + min(prefetch, self.limit)
         if self.ceiling is not None:
-            most = min(most, self.ceiling)
+            most = 0 if self.resting else min(most, self.ceiling)
         return most - self.busy - len(self.waiting) - self.promised
 
     def cap(self, running: int, now: float) -> None:
         """Take no more claims than those that really run: others have waited for too long."""
         self.ceiling, self._step, self._probe_at = max(running, 1), 1, now + PROBE
 
+    def rest(self, now: float) -> None:
+        """Take no claims for a moment: some were given back."""
+        self._rest = min(max(self._rest * 2, REST), PROBE)
+        self.resting, self._rests_until = True, now + self._rest
+
+    def end_rest(self, now: float) -> bool:
+        """Take claims again if the rest is over; return whether it is."""
+        if not self.resting or now < self._rests_until:
+            return False
+        self.resting = False
+        return True
+
     def rise(self) -> None:
-        """Take one more than before: a job has ended, and none waits."""
-        self._rise_by(1)
+        """Take one more than before: a job has run and ended, and none waits."""
+        self._rest = 0.0
+        if not self.resting:
+            self._rise_by(1)
 
     def probe(self, now: float) -> bool:
         """Take more than before, each time twice as many more; return False if it is too early."""

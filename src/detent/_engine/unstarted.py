@@ -17,7 +17,7 @@ from detent._engine.attempt import Attempt, Workbench
 from detent._engine.claim import Claimer
 from detent._engine.dispatch import Dispatcher
 from detent._engine.service import Service
-from detent._engine.slots import count_workers
+from detent._engine.slots import REST, count_workers
 from detent.spi.nodes import NodeInfo, NodeStore
 
 # How long a claim may wait for a slot or a worker.
@@ -50,16 +50,23 @@ class UnstartedReleaser(Service):
         late = self._overdue()
         self._adjust(late)
         if late and self._claimer.able:
-            nodes = await self._other_nodes()
+            await self._give_back()
+        # A rest is shorter than the time between two looks.
+        resting = any(slots.resting for slots in self._dispatcher.queues.values())
+        return REST if resting else LOOK
+
+    async def _give_back(self) -> None:
+        """Let others have what has waited for too long, and a moment to take it."""
+        nodes = await self._other_nodes()
+        late = [
+            attempt
             # What has begun meanwhile stays.
-            self._dispatcher.give_back(
-                [
-                    attempt
-                    for attempt in self._overdue()
-                    if any(node.serves(attempt.claim.lane) for node in nodes)
-                ]
-            )
-        return LOOK
+            for attempt in self._overdue()
+            if any(node.serves(attempt.claim.lane) for node in nodes)
+        ]
+        for queue in dict.fromkeys(attempt.queue for attempt in late):
+            self._dispatcher.queues[queue].rest(self.runtime.monotonic())
+        self._dispatcher.give_back(late)
 
     def _overdue(self) -> list[Attempt]:
         """Return what has waited for too long for a slot or for a worker."""
@@ -79,9 +86,11 @@ class UnstartedReleaser(Service):
         for queue in dict.fromkeys(attempt.queue for attempt in late):
             queues[queue].cap(queues[queue].busy - queued[queue], now)
         for queue, slots in queues.items():
-            if slots.ceiling is None or self._dispatcher.waits(queue):
+            if slots.ceiling is None:
                 continue
-            if slots.probe(now):
+            rested = slots.end_rest(now)
+            probes = not slots.resting and not self._dispatcher.waits(queue) and slots.probe(now)
+            if rested or probes:
                 self._dispatcher.on_room()
 
     async def _other_nodes(self) -> Sequence[NodeInfo]:

@@ -30,8 +30,12 @@ POLL: Final = 31.0
 class Auditor:
     """Looks around every second."""
 
-    def __init__(self, book: Book, store: DistantStore, slots: Mapping[str, int]) -> None:
+    def __init__(
+        self, book: Book, store: DistantStore, slots: Mapping[str, int], *, hears: bool
+    ) -> None:
         self._book = book
+        self._hears = hears
+        """Whether every wake-up reaches its nodes."""
         self._store = store
         self._slots = slots
         self._told: dict[UUID, None] = {}
@@ -122,6 +126,9 @@ class Auditor:
 
     def _check_held(self, now: datetime, able: Mapping[Process, float]) -> None:
         """A claim begins soon, unless no other node has anything to do with its slots."""
+        if not self._hears:
+            # Idle nodes know only by their next poll that a claim went back.
+            return
         book, held = self._book, self._held_since
         whole = {**self._slots, "suspects": 1}
         idle = [process for process in able if self._rooms(process) == whole]

@@ -52,7 +52,8 @@ class World:
         self.checker.leases.store_troubled = self.store.troubled_since
         self.checker.breakers.store_troubled = self.store.troubled_since
         self.checker.leaders.believes = self._believes
-        self.auditor = Auditor(self.book, self.store, SLOTS)
+        hears = fate.wakeups and "wakes" not in fate
+        self.auditor = Auditor(self.book, self.store, SLOTS, hears=hears)
         self.notifier = SeededNotifier(fate.seed)
         self.service = Service(fate.seed, fate.lasts) if OUTAGE in fate else None
         self.receiver: Receiver | None = None
