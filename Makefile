@@ -9,7 +9,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test check fmt demo bench sim mutants chaos recovery matrix cron-proof lock clean
+.PHONY: help setup test check fmt demo bench sim mutants chaos recovery ha matrix cron-proof lock clean
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## ?/  make \1\t/' | expand -t 20
@@ -64,6 +64,9 @@ chaos: setup     ## run 100,000 jobs while nodes and PostgreSQL are killed (ARGS
 
 recovery: setup  ## measure how long the cluster takes to get over a loss (ARGS="host child")
 	$(BIN)/python -m tests.chaos.recovery $(ARGS)
+
+ha: setup        ## fail over on real Patroni and etcd, by three ways (ARGS="--setup hosts --rounds 1")
+	$(BIN)/python -m tests.ha $(ARGS)
 
 matrix: setup    ## PostgreSQL 13 to 18 against the conformance tests (ARGS="--only 13,18")
 	$(BIN)/python tools/matrix.py $(ARGS)

@@ -9,17 +9,16 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Final, NamedTuple, Self
+from typing import Final, Protocol, Self
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
-from detent.testing.postgres import TemporaryPostgres, _free_port
+from detent.testing.postgres import _free_port
 from detent.testing.postgres_programs import account_for
-from tests.cluster.processes import ROOT
+from tests.debian import MissingProgram, find_program
 from tests.overheard import PATIENCE, Overheard
 
-DOWNLOADS: Final = ROOT / ".matrix" / "pgbouncer"
 SETTINGS: Final = """
 [databases]
 * = host=127.0.0.1 port={server_port} user=postgres
@@ -31,76 +30,31 @@ auth_type = any
 pool_mode = transaction
 default_pool_size = {pool_size}
 max_client_conn = 500
+{more}
 """
 
 
-class Program(NamedTuple):
-    """How PgBouncer is started here."""
+class Server(Protocol):
+    """What stands behind the pooler."""
 
-    path: Path
-    libraries: str = ""
+    port: int
 
-
-def find_program() -> Program:
-    """Return PgBouncer, fetched if need be; skip the test where there is no way to have it."""
-    found = shutil.which(
-        "pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
-    )
-    if found:
-        return Program(Path(found))
-    if not DOWNLOADS.exists():
-        if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
-            pytest.skip("no pgbouncer here, and no apt-get and dpkg to fetch it with")
-        partial = DOWNLOADS.with_suffix(".partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        try:
-            _fetch(partial)
-        except subprocess.SubprocessError as error:
-            pytest.skip(f"no pgbouncer here, and its package cannot be fetched: {error}")
-        # Renamed at the end, so that an interrupted download leaves nothing that looks complete.
-        partial.rename(DOWNLOADS)
-    libraries = sorted({str(path.parent) for path in DOWNLOADS.rglob("lib*.so*")})
-    return Program(DOWNLOADS / "usr" / "sbin" / "pgbouncer", ":".join(libraries))
-
-
-def _fetch(folder: Path) -> None:
-    """Unpack the package, and those of the libraries that this machine lacks."""
-    own: list[str] = []
-    wanted = _packages(*own, check=False)
-    if not wanted:
-        # A machine that never asked for the lists of packages; ours are not its own.
-        (folder / "lists" / "partial").mkdir(parents=True)
-        own = ["-o", f"Dir::State::lists={folder / 'lists'}", "-o", "APT::Sandbox::User=root"]
-        _run("apt-get", *own, "update")
-        wanted = _packages(*own)
-    _run("apt-get", *own, "download", *wanted, cwd=folder)
-    for package in folder.glob("*.deb"):
-        _run("dpkg", "-x", str(package), str(folder))
-        package.unlink()
-    shutil.rmtree(folder / "lists", ignore_errors=True)
-
-
-def _packages(*options: str, check: bool = True) -> list[str]:
-    """Return what would be installed."""
-    plan = _run("apt-get", *options, "--simulate", "install", "pgbouncer", check=check)
-    return [line.split()[1] for line in plan.splitlines() if line.startswith("Inst ")]
-
-
-def _run(*command: str, check: bool = True, cwd: Path | None = None) -> str:
-    done = subprocess.run(
-        command, cwd=cwd, check=check, timeout=PATIENCE, capture_output=True, text=True
-    )
-    return done.stdout
+    @property
+    def bin_directory(self) -> Path:
+        """The programs of PostgreSQL, whose account the pooler runs under."""
 
 
 class PgBouncer:
     """A pooler that shares few sessions of a server among all who come."""
 
-    def __init__(self, server: TemporaryPostgres, pool_size: int) -> None:
-        self._program = find_program()
+    def __init__(self, server: Server, pool_size: int, more: str = "") -> None:
+        try:
+            self._program = find_program("pgbouncer")
+        except MissingProgram as error:
+            pytest.skip(str(error))
         self._server = server
         self._pool_size = pool_size
+        self._more = more
         self._process: subprocess.Popen[bytes] | None = None
         self.port = _free_port()
         self._home = Path(tempfile.mkdtemp(prefix="detent-pgbouncer-"))
@@ -115,7 +69,10 @@ class PgBouncer:
         settings = self._home / "pgbouncer.ini"
         settings.write_text(
             SETTINGS.format(
-                server_port=self._server.port, port=self.port, pool_size=self._pool_size
+                server_port=self._server.port,
+                port=self.port,
+                pool_size=self._pool_size,
+                more=self._more,
             )
         )
         self._home.chmod(0o755)

@@ -255,8 +255,7 @@ async def test_a_proxy_without_a_server_is_told_as_such(mode: str) -> None:
     server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
     async with server:
         host = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        said = f"{host} ended the connection before a server answered"
-        with pytest.raises(ConnectionError, match=said):
+        with pytest.raises(ConnectionError, match="was ended before a server answered"):
             await Hosts(f"postgresql://ada@{host}/jobs?sslmode={mode}").connect(30)
 
 

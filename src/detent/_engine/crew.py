@@ -348,6 +348,10 @@ class Crew:
         self.claimer.floors.forget()
         self.gates.forget()
 
+    def recoveries(self) -> int:
+        """Return how often a service had an answer of the store after trouble."""
+        return sum(service.recoveries for service in self)
+
     def store_answers(self) -> None:
         """Let the services try again that wait after trouble with the store."""
         for service in self:

@@ -181,13 +181,14 @@ class Node:
     async def _watch(self) -> None:
         """Stop everything when the lease is lost, and join again under a new incarnation."""
         pause = self._parts.config.cluster.lease.total_seconds() * WATCH
-        unanswered = False
+        unanswered, recoveries = False, 0
         while True:
             if await self._called.wait(pause):
                 await self._membership.ask(pause)
-            if unanswered and not self._membership.unanswered:
+            before = unanswered, recoveries
+            unanswered, recoveries = self._membership.unanswered, self._crew.recoveries()
+            if (before[0] and not unanswered) or recoveries != before[1]:
                 self._crew.store_answers()
-            unanswered = self._membership.unanswered
             if self._membership.slots != self._slots:
                 self._slots = self._membership.slots
                 self._crew.dispatcher.resize(self._slots)

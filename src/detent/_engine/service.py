@@ -31,6 +31,8 @@ class Service(ABC):
         self._stopping = False
         self.woken = True
         """Whether the last wait was cut short, and not simply over."""
+        self.recoveries = 0
+        """How often the store answered again after trouble."""
 
     def wake(self) -> None:
         """Run as soon as possible instead of after the wait."""
@@ -70,6 +72,7 @@ class Service(ABC):
             return 0.0
         if self._pause:
             self._pause = 0.0
+            self.recoveries += 1
             self.bus.emit(StoreRecovered(self.name))
         return delay
 

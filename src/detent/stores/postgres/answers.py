@@ -84,8 +84,8 @@ async def connect(url: str, **options: Any) -> Any:
         if not isinstance(error, _BROKEN_OFF) and type(error) is not ConnectionError:
             raise
         raise HandshakeError(
-            f"{host_of(url)} ended the connection before a server answered ({error}); a proxy that "
-            "has no server behind it does this"
+            f"the connection was ended before a server answered ({error}); a proxy that has no "
+            "server behind it does this"
         ) from error
 
 

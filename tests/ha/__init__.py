@@ -1,0 +1,1 @@
+"""The failover trial on real Patroni and etcd; see `make ha`."""
