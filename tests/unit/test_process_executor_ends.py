@@ -117,6 +117,24 @@ async def test_a_canceled_job_that_waits_for_a_child_never_runs(tmp_path: Path) 
         assert not (tmp_path / "b").exists()
 
 
+async def test_only_a_job_whose_child_is_occupied_waits_for_others(tmp_path: Path) -> None:
+    """A child that is being started, or imports the task, is for the job that asked for it."""
+    async with station() as node:
+        assert node.node._node is not None
+        queued = node.node._node._crew.bench.queued
+        first = await node.enqueue("run_until", str(tmp_path / "a"), str(tmp_path / "go"))
+        while (await first.info()).state is not State.RUNNING:  # noqa: ASYNC110  the node
+            await asyncio.sleep(0)
+        while not (tmp_path / "a").exists():
+            assert not queued
+            await asyncio.sleep(0.002)
+        second = await node.enqueue("run_until", str(tmp_path / "b"), str(tmp_path / "go"))
+        await until(lambda: list(queued) == [second.id])
+        (tmp_path / "go").touch()
+        await second.result(timeout=PATIENCE)
+        assert not queued
+
+
 async def test_a_drain_gives_back_what_does_not_end_and_leaves_no_process(tmp_path: Path) -> None:
     async with station(kill_grace=NO_TIME) as node:
         job = await node.enqueue("hang", str(tmp_path / "started"))

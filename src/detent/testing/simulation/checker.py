@@ -138,7 +138,7 @@ class Checker:
         bus.subscribe(NodeFenced, self._node_fenced)
         bus.subscribe(NodeDraining, self._node_draining)
         bus.subscribe(StoreTrouble, self._trouble)
-        bus.subscribe(FinishGaveUp, lambda event: self._unexpected(event.error))
+        bus.subscribe(FinishGaveUp, lambda event: self._gave_up(process, event))
         bus.subscribe(HookFailed, self._hook_failed)
 
     def _begun(self, run: Run) -> None:
@@ -168,6 +168,11 @@ class Checker:
         known = (*PROBLEMS, StoreUnavailable.__name__)
         if not any(problem in event.error for problem in known):
             self._unexpected(f"{event.where}: {event.error}")
+
+    def _gave_up(self, process: Process, event: FinishGaveUp) -> None:
+        """Only a drain gives up ends: it is over before a store that is away comes back."""
+        if self._book.incarnations.get(process) not in self._book.leaving:
+            self._unexpected(event.error)
 
     def _hook_failed(self, event: HookFailed) -> None:
         if event.name != "drain":
