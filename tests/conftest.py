@@ -74,9 +74,14 @@ async def _empty(url: str) -> None:
         )
         tables = await connection.fetch(
             "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables "
-            "WHERE schemaname = 'detent' AND tablename <> 'detent_schema_version'"
+            "WHERE schemaname = 'detent'"
+            " AND tablename NOT IN ('detent_schema_version', 'detent_history')"
         )
         await connection.execute("; ".join(f"DELETE FROM {table[0]}" for table in tables))
+        await connection.execute(
+            "ALTER SEQUENCE detent.detent_fence RESTART;"
+            "ALTER SEQUENCE detent.detent_lock_fence RESTART"
+        )
     finally:
         await connection.close()
 

@@ -96,6 +96,22 @@ class Pair:
         await primary.close()
         await standby.close()
 
+    async def lose_sight(self) -> None:
+        """Let the primary go on alone: what it writes from now on, the standby never gets."""
+        primary = await asyncpg.connect(self.primary.url())
+        await primary.execute("ALTER SYSTEM RESET synchronous_standby_names")
+        await primary.execute("SELECT pg_reload_conf()")
+        standby = await asyncpg.connect(self.standby.url())
+        await standby.execute("ALTER SYSTEM SET primary_conninfo = ''")
+        await standby.execute("SELECT pg_reload_conf()")
+
+        async def is_alone() -> Any:
+            return not await primary.fetchval("SELECT count(*) FROM pg_stat_replication")
+
+        await until(is_alone, "the end of the replication")
+        await primary.close()
+        await standby.close()
+
     async def promote(self) -> None:
         """Make the standby the primary; return when it can be written to."""
         connection = await asyncpg.connect(self.standby.url())

@@ -14,7 +14,14 @@ from tests.plans.situations import EMPTY, FEW, FRESH, MANY
 Explain = Callable[[str], Plan]
 
 #: Tables that hold a handful of rows, whatever happens: reading them whole is the best plan.
-SMALL = {"detent_queue", "detent_node", "detent_leader", "detent_daemon"}
+SMALL = {
+    "detent_queue",
+    "detent_node",
+    "detent_leader",
+    "detent_daemon",
+    "detent_fence",
+    "detent_lock_fence",
+}
 
 #: What may be read from end to end by which statement, and why that is right.
 WHOLE = {

@@ -40,6 +40,7 @@ from detent.spi.leadership import LeaderStore
 from detent.spi.limits import LimitStore
 from detent.spi.locks import LockStore
 from detent.spi.nodes import NodeStore
+from detent.spi.numbers import NumberStore
 from detent.spi.outbox import AlertStore, OutboxStore
 from detent.spi.rates import RateStore
 from detent.spi.rescue import RescueStore
@@ -332,6 +333,7 @@ class Store(
     LeaderStore,
     LockStore,
     DaemonStore,
+    NumberStore,
     BreakerStore,
     LimitStore,
     RateStore,

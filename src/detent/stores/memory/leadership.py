@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from detent.errors import TermLost
+from detent.model.numbers import EPOCH, next_term
 from detent.spi.daemons import DaemonInfo, DaemonReport
 from detent.spi.leadership import Bid, Candidate, Leader, Term
 from detent.stores.memory.nodes import DEAD
@@ -32,7 +33,7 @@ def _bid(tables: Tables, now: datetime, candidate: Candidate, bid: Bid, lease: t
     elif row is None or row.node == candidate.id or not _is_led(tables, now, row):
         tables.leaders[bid.role] = Leadership(
             role=bid.role,
-            term=1 if row is None else row.term + 1,
+            term=next_term(0 if row is None else row.term, tables.fence // EPOCH * EPOCH),
             node=candidate.id,
             name=candidate.name,
             since=now,

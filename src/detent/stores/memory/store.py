@@ -43,6 +43,7 @@ from detent.stores.memory import (
     control,
     enqueue,
     finish,
+    history,
     inspect,
     leadership,
     locks,
@@ -299,6 +300,11 @@ class MemoryStore(Breaking, Telling, Scheduling):
 
     async def forget_locks(self, term: Term, expired_for: timedelta, limit: int) -> int:
         return await self._do(locks.forget_locks, term, expired_for, limit)
+
+    # Numbers
+
+    async def raise_numbers(self, above: int) -> None:
+        return await self._do(history.raise_numbers, above)
 
     # Limits and rates
 

@@ -1,9 +1,10 @@
 """The PostgreSQL store: its parts put together."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from detent.model.announce import Trigger, every_job
+from detent.spi.nodes import NodeIdentity
 from detent.spi.notifier import Notifier
 from detent.stores.postgres.breakers import Breaking
 from detent.stores.postgres.claim import Claiming
@@ -13,6 +14,7 @@ from detent.stores.postgres.database import Address, Database
 from detent.stores.postgres.enqueue import Enqueuing
 from detent.stores.postgres.finish import Finishing
 from detent.stores.postgres.firing import Firers
+from detent.stores.postgres.history import Remembering
 from detent.stores.postgres.identity import Home
 from detent.stores.postgres.leadership import Leading
 from detent.stores.postgres.limits import Limiting
@@ -43,6 +45,7 @@ class PostgresStore(
     Retaining,
     Scheduling,
     Firers,
+    Remembering,
 ):
     """A `Store` on PostgreSQL 13 or later. One object serves any number of loops and forks.
 
@@ -84,6 +87,13 @@ class PostgresStore(
         if self._auto_migrate:
             await migrate(address.url, address.schema)
         await check_version(self.database)
+        await self.check_history()
+
+    async def join(self, node: NodeIdentity, lease: timedelta, *, ready: bool = True) -> datetime:
+        """See `NodeStore.join`."""
+        # A node that has lost its row may meet another database than before.
+        await self.check_history()
+        return await super().join(node, lease, ready=ready)
 
     def connections(self) -> int:
         """See `StoreLifecycle.connections`."""

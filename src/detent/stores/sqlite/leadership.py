@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from detent.errors import TermLost
+from detent.model.numbers import next_term
 from detent.spi.daemons import DaemonInfo, DaemonReport
 from detent.spi.leadership import Bid, Candidate, Leader, Term
 from detent.stores.sqlite.columns import moment, moment_or_none, span, uuid
@@ -132,7 +133,9 @@ class _Election:
             session.change(sql("elect_leaders", "kept"), bid.role, until)
         else:
             who = (self._candidate.id.bytes, self._candidate.name)
-            session.change(sql("elect_leaders", "taken"), bid.role, *who, session.now, until)
+            last = 0 if known is None else known.leader.term
+            term = next_term(last, session.value(sql("elect_leaders", "epoch")))
+            session.change(sql("elect_leaders", "taken"), bid.role, *who, session.now, until, term)
 
 
 def _known(session: Session, role: str) -> _Known | None:

@@ -13,6 +13,7 @@ from detent.stores.sqlite.database import Database, wall_clock
 from detent.stores.sqlite.enqueue import Enqueuing
 from detent.stores.sqlite.finish import Finishing
 from detent.stores.sqlite.firing import Firers
+from detent.stores.sqlite.history import Remembering
 from detent.stores.sqlite.leadership import Leading
 from detent.stores.sqlite.limits import Limiting
 from detent.stores.sqlite.locks import Locking
@@ -40,6 +41,7 @@ class SqliteStore(
     Retaining,
     Scheduling,
     Firers,
+    Remembering,
 ):
     """A `Store` in one file. One object serves any number of loops and forks.
 

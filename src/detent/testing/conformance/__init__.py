@@ -40,6 +40,7 @@ _MODULES = (
     "locks",
     "nodes",
     "notifier",
+    "numbers",
     "outbox",
     "overlap",
     "pages",
@@ -71,6 +72,7 @@ from detent.testing.conformance.limits import LimitConformance  # noqa: E402
 from detent.testing.conformance.locks import LockConformance  # noqa: E402
 from detent.testing.conformance.nodes import NodeConformance  # noqa: E402
 from detent.testing.conformance.notifier import NotifierConformance  # noqa: E402
+from detent.testing.conformance.numbers import NumberConformance  # noqa: E402
 from detent.testing.conformance.outbox import OutboxConformance  # noqa: E402
 from detent.testing.conformance.overlap import OverlapConformance  # noqa: E402
 from detent.testing.conformance.rescue import RescueConformance  # noqa: E402
@@ -97,6 +99,7 @@ __all__ = [
     "LockConformance",
     "NodeConformance",
     "NotifierConformance",
+    "NumberConformance",
     "OutboxConformance",
     "OverlapConformance",
     "RescueConformance",
@@ -124,6 +127,7 @@ class StoreConformance(
     LimitConformance,
     TurnConformance,
     LockConformance,
+    NumberConformance,
     BreakerConformance,
     OutboxConformance,
     AlertConformance,

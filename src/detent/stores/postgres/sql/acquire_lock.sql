@@ -10,8 +10,8 @@ WITH turn AS MATERIALIZED (
     )
 ), taken AS (
     INSERT INTO detent.detent_lock AS held (name, fence, holder, owner, acquired_at, expires_at)
-    SELECT $1, nextval('detent.detent_lock_fence'), $2, $3::text, clock_timestamp(),
-        clock_timestamp() + $4::float8 * interval '1 second'
+    SELECT $1, detent.detent_epoch() + nextval('detent.detent_lock_fence'), $2, $3::text,
+        clock_timestamp(), clock_timestamp() + $4::float8 * interval '1 second'
     FROM turn
     ON CONFLICT (name) DO UPDATE
     SET fence = CASE WHEN held.holder = $2 THEN held.fence ELSE excluded.fence END,

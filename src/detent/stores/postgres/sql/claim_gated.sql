@@ -80,7 +80,7 @@ WITH gate AS MATERIALIZED (
         resource_gate, task_gate, queue_gate, weight
     )
     -- The LIMIT bit of the hooks, and the gates: others wait for its end.
-    SELECT taken.id, (SELECT nextval('detent.detent_fence')), $1, gate.now, taken.due_at,
+    SELECT taken.id, (SELECT detent.detent_epoch() + nextval('detent.detent_fence')), $1, gate.now, taken.due_at,
         taken.attempt, taken.generation, taken.priority, taken.crashes,
         CASE WHEN coalesce(gate.resource_gate, gate.task_gate, gate.queue_gate) IS NULL
             THEN taken.hooks & ~2::smallint ELSE taken.hooks | 2::smallint END,

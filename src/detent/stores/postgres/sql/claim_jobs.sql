@@ -65,7 +65,7 @@ WITH me AS MATERIALIZED (
         id, fence, node, claimed_at, due_at, attempt, generation, priority, crashes, hooks, lane
     )
     -- One fence for the whole claim: with the id it is as unique, and costs one nextval.
-    SELECT id, (SELECT nextval('detent.detent_fence')), $1, (SELECT now FROM me), due_at, attempt,
+    SELECT id, (SELECT detent.detent_epoch() + nextval('detent.detent_fence')), $1, (SELECT now FROM me), due_at, attempt,
         generation, priority, crashes, hooks, lane
     FROM taken
     RETURNING id, fence, due_at, attempt, generation, priority, crashes, hooks, lane

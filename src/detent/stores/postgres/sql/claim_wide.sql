@@ -52,7 +52,7 @@ WITH gate AS MATERIALIZED (
         id, fence, node, claimed_at, due_at, attempt, generation, priority, crashes, hooks, lane,
         resource_gate, task_gate, queue_gate, weight
     )
-    SELECT id, (SELECT nextval('detent.detent_fence')), $1, (SELECT now FROM gate), due_at, attempt,
+    SELECT id, (SELECT detent.detent_epoch() + nextval('detent.detent_fence')), $1, (SELECT now FROM gate), due_at, attempt,
         generation, priority, crashes, hooks & ~2::smallint | (SELECT hook::smallint FROM gate), lane,
         (SELECT resource_gate FROM gate), (SELECT task_gate FROM gate),
         (SELECT queue_gate FROM gate), (SELECT held FROM gate)

@@ -10,6 +10,8 @@ WITH bid AS MATERIALIZED (
     SELECT NOT EXISTS (
         SELECT 1 FROM detent.detent_node WHERE incarnation = $1 AND state = 'dead'
     ) AS alive
+), epoch AS MATERIALIZED (
+    SELECT detent.detent_epoch() + (last_value >> 40 << 40) AS base FROM detent.detent_fence
 ), kept AS (
     -- Of the key nothing is changed: it does not wait for transactions that hold the term.
     UPDATE detent.detent_leader AS leader
@@ -41,7 +43,8 @@ WITH bid AS MATERIALIZED (
     FOR UPDATE OF leader SKIP LOCKED
 ), taken AS (
     UPDATE detent.detent_leader AS leader
-    SET term = leader.term + 1,
+    -- One more than the last, above everything that was given in an earlier epoch.
+    SET term = greatest(leader.term, epoch.base + (leader.term & ((1::bigint << 40) - 1))) + 1,
         node = $1,
         name = $2,
         since = clock_timestamp(),
@@ -49,7 +52,7 @@ WITH bid AS MATERIALIZED (
         lease = $3::float8 * interval '1 second',
         backend = CASE WHEN free.locked THEN pg_backend_pid() END,
         server = pg_postmaster_start_time()
-    FROM free
+    FROM free, epoch
     WHERE leader.role = free.role
     RETURNING leader.*, free.backend IS NOT NULL AND NOT free.locked AS over_zombie
 ), unseen AS (
@@ -80,10 +83,10 @@ WITH bid AS MATERIALIZED (
     INSERT INTO detent.detent_leader (
         role, term, node, name, since, lease_until, lease, backend, server
     )
-    SELECT bid.role, 1, $1, $2, clock_timestamp(),
+    SELECT bid.role, epoch.base + 1, $1, $2, clock_timestamp(),
         clock_timestamp() + $3::float8 * interval '1 second', $3::float8 * interval '1 second',
         CASE WHEN bid.locked THEN pg_backend_pid() END, pg_postmaster_start_time()
-    FROM bid, me
+    FROM bid, me, epoch
     WHERE me.alive
         AND NOT EXISTS (SELECT 1 FROM detent.detent_leader AS known WHERE known.role = bid.role)
     ON CONFLICT (role) DO NOTHING

@@ -20,10 +20,13 @@ FROM detent_leader WHERE role = ?1
 -- ?1 role  ?2 lease until
 UPDATE detent_leader SET lease_until = ?2 WHERE role = ?1
 
+-- step: epoch
+SELECT value >> 40 << 40 FROM detent_fence WHERE name = 'claim'
+
 -- step: taken
--- ?1 role  ?2 candidate  ?3 its name  ?4 now  ?5 lease until
+-- ?1 role  ?2 candidate  ?3 its name  ?4 now  ?5 lease until  ?6 term
 INSERT INTO detent_leader AS known (role, term, node, name, since, lease_until)
-VALUES (?1, 1, ?2, ?3, ?4, ?5)
+VALUES (?1, ?6, ?2, ?3, ?4, ?5)
 ON CONFLICT (role) DO UPDATE
-SET term = known.term + 1, node = excluded.node, name = excluded.name, since = excluded.since,
+SET term = excluded.term, node = excluded.node, name = excluded.name, since = excluded.since,
     lease_until = excluded.lease_until

@@ -1,0 +1,9 @@
+-- Let numbers begin above those that were given before a part of the history was lost.
+
+-- step: given
+-- ?1 what is counted
+SELECT value FROM detent_fence WHERE name = ?1
+
+-- step: raised
+-- ?1 what is counted  ?2 the number after which it goes on
+UPDATE detent_fence SET value = ?2 WHERE name = ?1
