@@ -78,7 +78,9 @@ class Client:
         self._declarations = declarations
         self._fair_queues = {} if fair_queues is None else fair_queues
         self._plain_rows: dict[Task[..., Any], tuple[tuple[Any, ...], tuple[Any, ...]]] = {}
-        self._coalescers = PerLoop(lambda: Coalescer(store.enqueue_jobs, self.announce))
+        self._coalescers = PerLoop(
+            lambda: Coalescer(store.enqueue_jobs, self.announce, self._hints)
+        )
 
     async def enqueue(self, call: BoundCall[R]) -> Job[R]:
         """Store one job; return when it is durable."""
@@ -310,14 +312,19 @@ class Client:
             raise KeyTaken(placed.taken_key, placed.id)
         return Job(placed.id, placed.created, self._jobs, call.task.signature.result_type)
 
-    def announce(self, jobs: Sequence[NewJob]) -> None:
-        """Wake the nodes; a due time given by the caller may lie below their floors."""
+    def announce(self, jobs: Sequence[NewJob], told: bool = False) -> None:
+        """Tell listeners of new jobs, and wake the nodes unless they have been `told`."""
         if self._listeners is not None and self._listeners.wants(JobEnqueued):
             for job in jobs:
                 event = JobEnqueued(job.id, job.task, job.queue, job.priority)
                 self._listeners.announce(event)
+        if self._notifier is not None and not told and (hints := self._hints(jobs)):
+            self._notifier.publish(hints)
+
+    def _hints(self, jobs: Sequence[NewJob]) -> list[Hint]:
+        """Return what to tell the nodes; a due time of the caller may lie below their floors."""
         if self._notifier is None:
-            return
+            return []
         if self._triggers is not every_job:
             jobs = [job for job in jobs if self._triggers(job)]
         token = token_of(jobs[0].id) if len(jobs) == 1 and not jobs[0].delay else None
@@ -327,8 +334,7 @@ class Client:
             for job in jobs
             if job.due_at is not None
         ]
-        if hints:
-            self._notifier.publish(hints)
+        return hints
 
     async def _see_off(self, coalescer: Coalescer) -> None:
         """Wait for the first wake-up of a loop: a script may end, or stop its loop, right after.

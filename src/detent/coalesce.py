@@ -3,17 +3,23 @@
 While one insert is on its way, other callers gather; all of them go with the next. Each caller
 is answered after the commit that holds its jobs. A lone caller goes straight through.
 
+Where calls are rare and commits are quick, the commit of a lone caller wakes the nodes as well,
+which saves a round trip. Such commits wait for each other. So a process that enqueues often, or
+that finds them slow, sends its wake-ups afterwards.
+
 Inserts run in tasks of their own. Canceling a caller does not break off its insert: the driver
 would have to give up the connection, and callers that are canceled would cost one each.
 """
 
 import asyncio
+import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 from detent.errors import StoreError, StoreUnavailable
 from detent.model.job import NewJob
+from detent.spi.notifier import Wake
 
 AT_ONCE: Final = 2
 BATCH: Final = 1_000
@@ -22,8 +28,39 @@ PAUSE: Final = 0.05
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Insert = Callable[[Sequence[NewJob]], Awaitable[None]]
-Stored = Callable[[Sequence[NewJob]], None]
+Insert = Callable[[Sequence[NewJob], Sequence[Wake]], Awaitable[bool]]
+Stored = Callable[[Sequence[NewJob], bool], None]
+Wakes = Callable[[Sequence[NewJob]], Sequence[Wake]]
+
+
+class RareCalls:
+    """Decides whether a commit may wake the nodes itself."""
+
+    # Calls that are closer together than this are not rare.
+    APART: Final = 0.02
+    # A commit that takes longer stands in a queue, or waits for a distant standby.
+    QUICK: Final = 0.005
+    REST: Final = 10.0
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._began = float("-inf")
+        self._is_quick = False
+        self._rests_until = float("-inf")
+
+    def begin(self) -> bool:
+        """Take note of a call; return whether its commit may wake the nodes."""
+        now, before = self._clock(), self._began
+        self._began = now
+        return self._is_quick and now - before >= self.APART and now >= self._rests_until
+
+    def end(self, *, told: bool) -> None:
+        """Take note that the call has been answered, and whether its commit woke the nodes."""
+        now = self._clock()
+        self._is_quick = now - self._began <= self.QUICK
+        if told and not self._is_quick:
+            # Not all processes at the same moment.
+            self._rests_until = now + self.REST * random.uniform(0.5, 1.5)
 
 
 class _Waiting(NamedTuple):
@@ -34,13 +71,21 @@ class _Waiting(NamedTuple):
 class Coalescer:
     """The inserts of one event loop."""
 
-    def __init__(self, insert: Insert, stored: Stored = lambda _jobs: None) -> None:
+    def __init__(
+        self,
+        insert: Insert,
+        stored: Stored = lambda _jobs, _told: None,
+        wakes: Wakes = lambda _jobs: (),
+    ) -> None:
         self.loop = asyncio.get_running_loop()
         self.announced = False
         """Whether nodes were told of a job of this loop."""
         self._insert = insert
         self._stored = stored
-        """Told of jobs as soon as they are durable, also of those whose callers were canceled."""
+        """Told of jobs as soon as they are durable, also of those whose callers were canceled; and
+        whether the nodes have been woken for them."""
+        self._wakes = wakes
+        self._rare = RareCalls(self.loop.time)
         self._on_the_way = 0
         self._waiting: deque[_Waiting] = deque()
         self._tasks: dict[asyncio.Task[Any], None] = {}
@@ -59,8 +104,10 @@ class Coalescer:
 
     async def _alone(self, jobs: Sequence[NewJob]) -> None:
         try:
-            await surely(self._insert, jobs)
-            self._stored(jobs)
+            tell = self._wakes(jobs) if self._rare.begin() else ()
+            told = await surely(self._insert, jobs, tell)
+            self._rare.end(told=told)
+            self._stored(jobs, told)
         finally:
             self._on_the_way -= 1
             if self._waiting:
@@ -105,7 +152,7 @@ class Coalescer:
         """Insert together; when the store refuses, find the guilty one and spare the others."""
         jobs = [job for entry in batch for job in entry.jobs]
         try:
-            await surely(self._insert, jobs)
+            await surely(self._insert, jobs, ())
         except StoreUnavailable as error:
             self._answer(batch, error)
         except StoreError as error:
@@ -123,7 +170,7 @@ class Coalescer:
             raise
         else:
             self._answer(batch, None)
-            self._stored(jobs)
+            self._stored(jobs, False)
 
     def _answer(self, batch: list[_Waiting], error: Exception | None) -> None:
         for entry in batch:

@@ -25,7 +25,7 @@ from detent import (
     UnknownTask,
     WrongThread,
 )
-from detent.spi.notifier import Hint, Wake
+from detent.spi.notifier import Hint, Wake, token_of
 from detent.testing.simulation.stage import Stage
 from detent.testing.virtual import START, in_virtual_time
 from tests.unit.apps import app_in_memory
@@ -297,8 +297,8 @@ async def test_nodes_are_told_of_new_jobs_after_they_are_stored() -> None:
     stage, told = Stage(), Notifications()
     stage.app._notifier = told
     task = declare(stage.app)
-    await task.enqueue("a")
-    assert told.published == [Hint("default")]
+    lone = await task.enqueue("a")
+    assert told.published == [Hint("default", token=token_of(lone.id))]
     late, early = START + 9 * SECOND, START + 3 * SECOND
     calls = [task.options(queue="mail", at=at).bind("a") for at in (late, early, late)]
     jobs = await stage.app.enqueue_many([*calls, task.bind("b"), task.bind("c")])

@@ -9,6 +9,7 @@ import pytest
 from detent.coalesce import BATCH, TRIES, Coalescer
 from detent.errors import StoreError, StoreUnavailable
 from detent.model.job import NewJob
+from detent.spi.notifier import Hint, Wake
 from detent.testing.conformance.builders import new_job
 from detent.testing.virtual import in_virtual_time
 
@@ -19,18 +20,21 @@ class Inserts:
     def __init__(self) -> None:
         self.batches: list[list[NewJob]] = []
         self.stored: list[NewJob] = []
+        self.told: list[Wake] = []
+        self.takes = 1.0
         self.going = 0
         self.most = 0
         self.poison: NewJob | None = None
         self.down = 0
         self.broken: Exception | None = None
 
-    async def __call__(self, jobs: Sequence[NewJob]) -> None:
+    async def __call__(self, jobs: Sequence[NewJob], tell: Sequence[Wake] = ()) -> bool:
         self.batches.append(list(jobs))
+        self.told += tell
         self.going += 1
         self.most = max(self.most, self.going)
         try:
-            await asyncio.sleep(1)
+            await asyncio.sleep(self.takes)
         finally:
             self.going -= 1
         if self.broken is not None:
@@ -41,6 +45,7 @@ class Inserts:
         if self.poison in jobs:
             raise StoreError("poison")
         self.stored += jobs
+        return bool(tell)
 
 
 @in_virtual_time
@@ -217,3 +222,58 @@ async def test_closing_waits_for_what_is_on_its_way() -> None:
     await coalescer.flushed()
     assert len(inserts.stored) == 5
     await asyncio.gather(*calls)
+
+
+# Commits that wake the nodes
+
+
+class Rare:
+    """A process that enqueues now and then."""
+
+    def __init__(self) -> None:
+        self.inserts = Inserts()
+        self.inserts.takes = 0.001
+        self.untold = 0
+        self.coalescer = Coalescer(self.inserts, self._stored, lambda _jobs: [Hint("mail")])
+
+    def _stored(self, _jobs: Sequence[NewJob], told: bool) -> None:
+        self.untold += not told
+
+    async def enqueue(self, *, after: float) -> bool:
+        """Enqueue one job after so long; return whether its commit woke the nodes."""
+        await asyncio.sleep(after)
+        before = len(self.inserts.told), self.untold
+        await self.coalescer.enqueue([new_job()])
+        told = len(self.inserts.told) > before[0]
+        assert told == (self.untold == before[1]), "nodes are woken once, one way or the other"
+        return told
+
+
+@in_virtual_time
+async def test_a_rare_enqueue_wakes_the_nodes_by_its_own_commit() -> None:
+    rare = Rare()
+    assert not await rare.enqueue(after=1), "how quick commits are is not known yet"
+    assert [await rare.enqueue(after=0.1) for _ in range(5)] == [True] * 5
+    assert [await rare.enqueue(after=0.001) for _ in range(5)] == [False] * 5
+    assert await rare.enqueue(after=0.1)
+
+
+@in_virtual_time
+async def test_a_commit_that_is_slow_wakes_no_node_for_a_while() -> None:
+    rare = Rare()
+    await rare.enqueue(after=1)
+    rare.inserts.takes = 0.03
+    assert await rare.enqueue(after=1)
+    assert not await rare.enqueue(after=1), "it stood in a queue"
+    rare.inserts.takes = 0.001
+    assert [await rare.enqueue(after=1) for _ in range(3)] == [False] * 3
+    assert await rare.enqueue(after=20)
+
+
+@in_virtual_time
+async def test_enqueues_that_share_a_commit_are_told_of_afterwards() -> None:
+    rare = Rare()
+    await rare.enqueue(after=1)
+    await asyncio.sleep(1)
+    await asyncio.gather(*(rare.coalescer.enqueue([new_job()]) for _ in range(10)))
+    assert len(rare.inserts.told) == 1, "the first one was alone"

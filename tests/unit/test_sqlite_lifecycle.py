@@ -151,7 +151,7 @@ async def test_a_fork_beside_a_running_loop_disturbs_neither(tmp_path: Path) -> 
     await asyncio.sleep(0)
 
     def child() -> None:
-        done: list[None] = []
+        done: list[bool] = []
         # A thread of its own: the child still believes to be inside the parent's loop.
         thread = threading.Thread(
             target=lambda: done.append(asyncio.run(store.enqueue_jobs([new_job()])))

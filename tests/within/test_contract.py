@@ -11,7 +11,7 @@ import pytest
 
 from detent import App, KeyTaken, Priority, Retry, State
 from detent.config import Config
-from detent.spi.notifier import Hint
+from detent.spi.notifier import Hint, token_of
 from tests.within.conftest import NEVER, Shop, declare, lite_shop
 from tests.within.kinds import POSTGRES, SQLITE, Open
 
@@ -153,7 +153,7 @@ class TestPostgres(Contract):
             assert woken.empty()
             await caller.commit()
             hint = await asyncio.wait_for(woken.get(), 10)
-        assert hint == Hint("default", 2, (await job.info()).due_at, job.id)
+        assert hint == Hint("default", 2, (await job.info()).due_at, job.id, token_of(job.id))
 
 
 @pytest.mark.parametrize("kind", SQLITE)

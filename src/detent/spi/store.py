@@ -40,6 +40,7 @@ from detent.spi.leadership import LeaderStore
 from detent.spi.limits import LimitStore
 from detent.spi.locks import LockStore
 from detent.spi.nodes import NodeStore
+from detent.spi.notifier import Wake
 from detent.spi.numbers import NumberStore
 from detent.spi.outbox import AlertStore, OutboxStore
 from detent.spi.rates import RateStore
@@ -52,10 +53,12 @@ from detent.spi.schedules import ScheduleStore
 class EnqueueStore(Protocol):
     """Takes new jobs."""
 
-    async def enqueue_jobs(self, jobs: Sequence[NewJob]) -> None:
+    async def enqueue_jobs(self, jobs: Sequence[NewJob], tell: Sequence[Wake] = ()) -> bool:
         """Store all jobs, or none, durably.
 
-        A job whose id is already known is left as it is: a repeated call adds nothing.
+        A job whose id is already known is left as it is: a repeated call adds nothing. Return
+        whether the commit has sent the wake-ups `tell`: a store that cannot do that leaves them to
+        the caller.
         """
 
     async def enqueue_keyed(self, job: NewJob, keys: Keys) -> Placed:

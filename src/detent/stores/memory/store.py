@@ -96,8 +96,9 @@ class MemoryStore(Breaking, Telling, Scheduling):
 
     # Taking jobs
 
-    async def enqueue_jobs(self, jobs: Sequence[NewJob]) -> None:
-        return await self._do(enqueue.enqueue_jobs, jobs)
+    async def enqueue_jobs(self, jobs: Sequence[NewJob], tell: Sequence[Wake] = ()) -> bool:
+        await self._do(enqueue.enqueue_jobs, jobs)
+        return False
 
     async def enqueue_keyed(self, job: NewJob, keys: Keys) -> Placed:
         return await self._do(enqueue.enqueue_keyed, job, keys)

@@ -12,6 +12,8 @@ from uuid import UUID
 
 from detent.errors import Conflict, ConstraintViolated
 from detent.model.job import Hook, Keys, NewJob, Placed
+from detent.notifiers.wire import encode
+from detent.spi.notifier import Wake
 from detent.stores.postgres.columns import shortened, unless_empty
 from detent.stores.postgres.database import Connection, Database
 
@@ -37,9 +39,21 @@ class Enqueuing:
     """The part of the store that `EnqueueStore` describes."""
 
     database: Database
+    channel: str | None
 
-    async def enqueue_jobs(self, jobs: Sequence[NewJob]) -> None:
+    async def enqueue_jobs(self, jobs: Sequence[NewJob], tell: Sequence[Wake] = ()) -> bool:
         """See `EnqueueStore.enqueue_jobs`."""
+        if tell and self.channel is not None and len(jobs) == 1:
+            try:
+                await self.database.fetch("enqueue_job", *_row(jobs[0]), self.channel, encode(tell))
+            except ConstraintViolated:
+                pass  # found out below
+            else:
+                return True
+        await self._enqueue_untold(jobs)
+        return False
+
+    async def _enqueue_untold(self, jobs: Sequence[NewJob]) -> None:
         while jobs:
             step = enqueue_step(jobs)
             try:
@@ -108,7 +122,7 @@ class TakenError(Exception):
 def enqueue_step(jobs: Sequence[NewJob]) -> Step:
     """Return the statement that stores these jobs."""
     if len(jobs) == 1:
-        return Step("enqueue_job", _row(jobs[0]))
+        return Step("enqueue_job", (*_row(jobs[0]), None, None))
     return Step("enqueue_jobs", job_columns(jobs))
 
 

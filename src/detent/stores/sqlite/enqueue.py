@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from detent.model.job import Keys, NewJob, Placed
+from detent.spi.notifier import Wake
 from detent.stores.sqlite.columns import (
     LAST_MOMENT,
     Payloads,
@@ -31,10 +32,11 @@ class Enqueuing:
 
     database: Database
 
-    async def enqueue_jobs(self, jobs: Sequence[NewJob]) -> None:
+    async def enqueue_jobs(self, jobs: Sequence[NewJob], tell: Sequence[Wake] = ()) -> bool:
         """See `EnqueueStore.enqueue_jobs`."""
         if jobs:
             await self.database.write(Batch(jobs).store)
+        return False
 
     async def enqueue_keyed(self, job: NewJob, keys: Keys) -> Placed:
         """See `EnqueueStore.enqueue_keyed`."""
