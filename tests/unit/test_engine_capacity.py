@@ -102,9 +102,9 @@ async def test_when_the_pace_falls_while_claims_gather_nothing_breaks() -> None:
         await asyncio.sleep(1)
         # There was room by the old pace, and by the new one there is none.
         rooms = iter([{"default": 2}, {"default": 0}])
-        node._crew.dispatcher.rooms = lambda: next(rooms, {"default": 0})  # type: ignore[method-assign]
+        node._crew.dispatcher.rooms = lambda _queues=None: next(rooms, {"default": 0})  # type: ignore[method-assign,assignment]
         node._crew.claimer._hungry = True
-        node._crew.claimer.wake()
+        node._crew.claimer.ask(["default"])
         await asyncio.sleep(1)
     assert next(rooms, None) is None
     assert stage.told(StoreTrouble) == []

@@ -9,6 +9,7 @@ import pytest
 
 from detent import App, Priority
 from detent.config import Config, NodeConfig
+from detent.errors import StoreError
 from detent.events import ClaimsReconciled
 from detent.testing.simulation.stage import Stage
 from detent.testing.virtual import VirtualRuntime, in_virtual_time
@@ -207,3 +208,152 @@ async def test_claims_made_side_by_side_take_no_more_than_there_is_room_for() ->
             assert len(stage.tables.running) <= 6
             await asyncio.sleep(0.001)
     assert 0 < most <= 6
+
+
+class Mixed:
+    """A queue with jobs that have a gate, that need something, and that have nothing of it."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.begun: list[str] = []
+        self.go = asyncio.Event()
+
+        async def hold() -> None:
+            await self.go.wait()
+
+        async def note(name: str) -> None:
+            self.begun.append(name)
+
+        self.hold = stage.app.task(name="hold")(hold)
+        self.tasks = {
+            "plain": stage.app.task(name="plain")(note),
+            "gated": stage.app.task(name="gated", concurrency=100)(note),
+            "gpu": stage.app.task(name="gpu", needs=["gpu"])(note),
+        }
+
+    async def enqueue(self, urgent: str) -> None:
+        """Enqueue nine of each, but five urgent ones of one kind."""
+        for number in range(9):
+            for name, task in self.tasks.items():
+                if name != urgent:
+                    await task.options(priority=Priority.LOW).enqueue(f"{name} {number}")
+        critical = self.tasks[urgent].options(priority=Priority.CRITICAL)
+        for number in range(5):
+            await critical.enqueue(f"urgent {number}")
+
+
+@in_virtual_time
+@pytest.mark.parametrize("enqueued_first", [True, False])
+@pytest.mark.parametrize("urgent", ["gated", "plain", "gpu"])
+async def test_one_queue_has_one_order_over_plain_and_gated_jobs(
+    enqueued_first: bool, urgent: str
+) -> None:
+    stage = Stage()
+    mixed = Mixed(stage)
+    if enqueued_first:
+        await mixed.enqueue(urgent)
+    else:
+        await mixed.hold.enqueue()
+    async with stage.node(queues={"default": 1}, capabilities=["gpu"]):
+        if not enqueued_first:
+            await stage.until(lambda: stage.tables.running)
+            await mixed.enqueue(urgent)
+            # Hints are on their way.
+            await asyncio.sleep(0.1)
+            mixed.go.set()
+        await stage.until(lambda: len(mixed.begun) == 23)
+    assert mixed.begun[:5] == [f"urgent {number}" for number in range(5)]
+
+
+@in_virtual_time
+async def test_plain_jobs_go_on_while_those_behind_gates_cannot_be_claimed() -> None:
+    stage = Stage()
+
+    @stage.app.task
+    async def plain() -> None: ...
+
+    @stage.app.task(concurrency=100)
+    async def gated() -> None: ...
+
+    async with stage.node(queues={"default": 2}):
+        stage.line.lose("claim_gated", times=None, error=StoreError("no such function"))
+        for number in range(5):
+            await gated.enqueue()
+            await plain.enqueue()
+            began = stage.now
+            assert await stage.until(partial(has_ended, stage, number + 1)) - began < 1.0
+        stage.line.heal()
+        await stage.until(partial(has_ended, stage, 10))
+
+
+@in_virtual_time
+async def test_a_limit_that_binds_costs_no_claims_of_other_jobs() -> None:
+    stage = Stage()
+
+    @stage.app.task(concurrency=2)
+    async def limited() -> None:
+        await asyncio.sleep(0.1)
+
+    for _ in range(100):
+        await limited.enqueue()
+    async with stage.node(queues={"default": 10}):
+        await stage.until(lambda: has_ended(stage, 100))
+        assert stage.line.count("claim_jobs") + stage.line.count("next_due") < 30
+
+
+@in_virtual_time
+@pytest.mark.parametrize("queues", [1, 2_000])
+async def test_a_wake_up_asks_only_the_queue_that_it_names(queues: int) -> None:
+    stage = Stage()
+
+    @stage.app.task
+    async def work() -> None: ...
+
+    served = {f"queue{number}": 2 for number in range(queues)}
+    async with stage.node(queues=served):
+        await asyncio.sleep(10)
+        stage.line.calls.clear()
+        await work.options(queue="queue0").enqueue()
+        await stage.until(lambda: has_ended(stage, 1))
+        calls = [call for call in stage.line.calls if call.statement == "claim_jobs"]
+        assert [len(call.args[0].scans) for call in calls] == [1]
+
+
+@in_virtual_time
+async def test_a_busy_queue_does_not_hide_what_nobody_told_of_in_another() -> None:
+    stage = Stage()
+
+    @stage.app.task
+    async def work() -> None: ...
+
+    mute = App(store=stage.store, runtime=VirtualRuntime("mute"))
+    untold = mute.task(name="untold", queue="b")(work.function)
+    stage.app.task(name="untold")(work.function)
+
+    async def keep_busy() -> None:
+        while True:
+            await work.options(queue="a").enqueue()
+            await asyncio.sleep(0.05)
+
+    async with stage.node(queues={"a": 5, "b": 5}):
+        busy = asyncio.create_task(keep_busy())
+        await asyncio.sleep(5)
+        job = await untold.enqueue()
+        await stage.until(lambda: job.id in stage.tables.outcome, 3.0)
+        busy.cancel()
+
+
+@in_virtual_time
+async def test_each_queue_is_asked_when_its_next_job_is_due() -> None:
+    stage, begun = Stage(wakeups=False), dict[str, float]()
+
+    @stage.app.task
+    async def work(name: str) -> None:
+        begun[name] = stage.now
+
+    async with stage.node(queues={"a": 5, "b": 5, "c": 5}):
+        due = {"c": 61.0, "a": 62.5, "b": 64.0}
+        for queue, delay in due.items():
+            await work.options(queue=queue, delay=timedelta(seconds=delay)).enqueue(queue)
+        began = stage.now
+        await stage.until(lambda: len(begun) == 3, 100)
+    assert {name: round(at - began, 1) for name, at in begun.items()} == due

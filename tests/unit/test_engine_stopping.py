@@ -285,7 +285,7 @@ async def test_a_cancel_during_a_failing_try_ends_the_job_at_the_next() -> None:
     async with stage.node():
         stage.line.lose("signals_for", times=2)
         job = await failing.enqueue()
-        await stage.until(lambda: stage.tables.running)
+        await stage.until(lambda: tries)
         await job.cancel("stop")
         with pytest.raises(JobCanceled, match="stop"):
             await job.result(timeout=60)

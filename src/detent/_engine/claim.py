@@ -1,10 +1,12 @@
 """Asks the store for work: as much as there is room for, and no more."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import UUID
 
+from detent._engine.agenda import Agenda
 from detent._engine.dispatch import Dispatcher
 from detent._engine.floors import Floors, positions_in
 from detent._engine.polling import Polling
@@ -14,6 +16,7 @@ from detent._engine.service import Service
 from detent.config import NodeConfig, PollingConfig
 from detent.errors import StoreUnavailable
 from detent.events import Bus
+from detent.model.job import Claim, queue_of
 from detent.spi.notifier import Hint, Wake
 from detent.spi.runtime import Runtime
 from detent.spi.scans import LaneScan
@@ -26,6 +29,10 @@ ASK_AGAIN: Final = (0.005, 0.020)
 # Rows that somebody keeps locked for long are left to the next poll after so many tries.
 MISSES: Final = 50
 FOREVER: Final = 3_600.0
+# A poll of more lanes than this takes a good while: it may take 5 % of the time.
+MANY: Final = 100
+REST: Final = 20
+LONGEST_REST: Final = 10.0
 # A claim locks as many rows of each lane of a queue as there is room for, and leaves all but the
 # best: of more lanes than this it asks for less at once.
 LANES: Final = 4
@@ -33,10 +40,11 @@ BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class Claimer(Service):
-    """Claims jobs for the dispatcher.
+    """Claims jobs for the dispatcher, of those queues in which something may be due.
 
-    Claims again at once while batches come back full; else waits for a wake-up, for room, or for
-    the next poll.
+    Claims again at once while batches come back full; else waits for a wake-up, for room, for the
+    next job to become due, or for the next poll. A poll looks at all queues with one statement, and
+    what it finds is claimed.
     """
 
     name = "claimer"
@@ -62,15 +70,18 @@ class Claimer(Service):
         self._polling = Polling(polling, runtime.monotonic())
         self.served = ServedLanes(config.slots(), config.capabilities)
         self._enough = min(config.claim_batch, sum(config.slots().values())) // 4
-        self._turn = 0
-        self._poll_planned = False
+        self._agenda = Agenda(config.slots())
+        self._lent: dict[str, bool] = {}
+        """Queues that are claimed from elsewhere at present, and whether something was heard."""
+        self._poll_at = float("inf")
+        """When to look at all queues; at the start all of them are asked."""
+        self._is_quiet = False
+        """Whether nothing has been going on since the last poll."""
+        self._unable = False
         self.stirred = True
         """Whether something has been going on since this was last set to False."""
         self._hungry = False
-        self._waits_for_room = False
-        self.leave_room: Callable[[dict[str, int]], dict[str, int]] | None = None
-        """What others are to have of the room; None while nobody else wants any."""
-        self._asked: list[LaneScan] = []
+        """Whether the last claim was full, so that more is surely there."""
         self._misses = 0
         self.floors = Floors()
         self.node_id: UUID | None = None
@@ -90,24 +101,29 @@ class Claimer(Service):
         return self.served.by_queue
 
     @property
-    def hungry(self) -> bool:
-        """Whether the last claim was full, so that more is surely there."""
-        return self._hungry
-
-    @property
     def able(self) -> bool:
         """Whether the node may claim at all."""
         return self.node_id is not None and self.may_claim()
 
+    # What it hears
+
     def receive(self, wakes: Sequence[Wake]) -> None:
         """Take wake-ups from the notifier; nothing in them means that some may be missing."""
         if not wakes:
-            self.floors.forget()
+            self.look_anew()
+            return
         self.floors.lower_to(positions_in(wakes))
         heard = [self.served.hear(wake.lane) for wake in wakes if isinstance(wake, Hint)]
-        if not wakes or any(heard):
+        if queues := [queue for queue in heard if queue is not None]:
             self._polling.woken()
-            self.wake()
+            self.ask(queues)
+
+    def ask(self, queues: Iterable[str]) -> None:
+        """Something may have come, or be due soon, in some queues."""
+        self._agenda.ask(queues)
+        self._is_quiet = False
+        self.stirred = True
+        self.wake()
 
     def learn_lanes(self, lanes: Iterable[str]) -> None:
         """Take in a look at the lanes of jobs that need something."""
@@ -115,7 +131,7 @@ class Claimer(Service):
         for lane in gone:
             self.floors.forget_lane(lane)
         if new:
-            self.wake()
+            self.ask(dict.fromkeys(map(queue_of, new)))
 
     def rely_on_wakeups(self, hears: bool) -> None:
         """Know whether wake-ups reach this node: without them it must not sleep for long."""
@@ -125,67 +141,131 @@ class Claimer(Service):
         """Jobs may stand anywhere now: scan from the beginning, soon."""
         self.floors.forget()
         self._polling.woken()
+        self.poll_soon()
+
+    def poll_soon(self) -> None:
+        """Look at all queues as soon as possible."""
+        self._poll_at = float("-inf")
         self.wake()
 
-    def room_came(self) -> None:
-        """A slot became free."""
-        if self._waits_for_room:
+    def room_came(self, queue: str | None = None) -> None:
+        """A slot of a queue became free, or with None any may have."""
+        if self._agenda.room_came(queue):
             self.wake()
 
+    def able_again(self) -> None:
+        """Ends have been written: if that was what kept the node from claiming, it may go on."""
+        if self._unable:
+            self.wake()
+
+    # What others claim from
+
+    def lend(self, queue: str) -> None:
+        """Let jobs of a queue be claimed elsewhere, in one order with others, until it is back."""
+        self._lent[queue] = False
+
+    def take_back(self, queue: str, moment: float | None) -> None:
+        """Claim from a queue again, at a moment; None if nothing stood in it."""
+        heard = self._lent.pop(queue)
+        if heard or (moment is not None and moment <= self.runtime.monotonic()):
+            self.ask([queue])
+        elif moment is not None:
+            self._agenda.ask_at(queue, moment)
+            self.wake()
+
+    # Claiming
+
     async def run_once(self) -> float:
-        """Claim once."""
-        quiet = self._poll_planned and not self.woken
-        if quiet:
-            # Nothing is going on, so this look can afford to begin at the very beginning.
-            self.floors.forget()
-        self.stirred |= self.woken
-        self._poll_planned = False
-        rooms = self._rooms()
-        room = sum(rooms.values())
-        if room == 0 or not self.able:
-            self._waits_for_room = True
-            return FOREVER if room == 0 and self.node_id is not None else 1.0
-        limit = min(room, self._config.claim_batch)
-        if self._hungry and limit < self._enough:
+        """Claim once, from the queues of which something was heard."""
+        self._unable = not self.able
+        if self._unable:
+            return 1.0
+        now = self.runtime.monotonic()
+        self._agenda.come_due(now)
+        is_poll = now >= self._poll_at
+        if is_poll:
+            await self._poll()
+        rooms = self._rooms(self._agenda.now)
+        if self._hungry and rooms and self._limit(rooms) < self._enough:
             # Others will be free in a moment; until then there is no hurry.
             await self.runtime.sleep(GATHER)
-            rooms = self._rooms()
-            limit = min(sum(rooms.values()), self._config.claim_batch)
-            if limit == 0:
-                # How much may wait here follows from the pace, which has fallen meanwhile.
-                self._waits_for_room = True
-                return FOREVER
-        # A queue that is full now, or will be by this claim, is asked for when it has room again.
-        self._waits_for_room = not all(rooms.values())
-        moment = self.store_time()
-        scans = self._scans(rooms)
-        if quiet and (due := await self._first_due(scans)) != 0:
-            # One statement for a look that finds nothing, and nothing is written.
-            return self._next_look(0, limit, moment, due)
-        answering = self._responders.take()
-        taken = await self.claim(scans, limit)
-        self._waits_for_room |= not all(self._dispatcher.rooms().values())
-        self.stirred |= taken > 0
-        self._hungry = taken == limit
-        if self._hungry:
-            return 0.0
-        due = await self._due_after_start()
-        if due != 0:
-            self._responders.answered(answering)
-        return self._next_look(taken, limit, moment, due)
+            rooms = self._rooms(self._agenda.now)
+        if not rooms:
+            return self._until_next()
+        whole = is_poll or len(rooms) == len(self.served.by_queue)
+        return await self._claim_from(rooms, whole=whole)
 
-    def _rooms(self) -> dict[str, int]:
-        rooms = self._dispatcher.rooms()
-        if self.served.may_grow:
-            lanes = self.served.by_queue
-            rooms = {queue: _bounded(room, len(lanes[queue])) for queue, room in rooms.items()}
-        return rooms if self.leave_room is None else self.leave_room(rooms)
+    def _limit(self, rooms: Mapping[str, int]) -> int:
+        return min(sum(rooms.values()), self._config.claim_batch)
+
+    def _rooms(self, queues: Sequence[str]) -> dict[str, int]:
+        """Return the room of those queues that have any; the others are asked when they have."""
+        mine = []
+        for queue in queues:
+            if queue in self._lent:
+                self._lent[queue] = True
+                self._agenda.done([queue])
+            else:
+                mine.append(queue)
+        rooms = {}
+        # How fast jobs end is measured from one call to the next: none without need.
+        for queue, room in self._dispatcher.rooms(mine).items() if mine else ():
+            if room > 0:
+                rooms[queue] = _bounded(room, len(self.served.by_queue[queue]))
+            else:
+                self._agenda.wait_for_room(queue)
+        return rooms
+
+    async def _claim_from(self, rooms: Mapping[str, int], *, whole: bool) -> float:
+        """Claim from some queues, or from the `whole` of them, and plan what comes next."""
+        moment, limit, scans = self.store_time(), self._limit(rooms), self._scans(rooms)
+        answering = [token for token in self._responders.take() if queue_of(token[0]) in rooms]
+        self._agenda.done(rooms)
+        try:
+            taken = await self._take(scans, limit)
+        except BaseException:
+            self._agenda.ask(rooms)
+            raise
+        count = sum(taken.values())
+        self.stirred |= count > 0
+        self._is_quiet &= count == 0
+        self._hungry = count == limit
+        if self._hungry:
+            # Another queue first each time, so that all get their turn.
+            first, *others = rooms
+            self._agenda.ask([*others, first])
+            return 0.0
+        # Of a queue that gave as much as it could there may be more.
+        self._agenda.ask(queue for queue, room in rooms.items() if taken[queue] >= room)
+        # What was claimed starts first: to ask for the next due time takes a good part of the
+        # time that a lone job waits.
+        await self.runtime.sleep(0)
+        self._misses = 0 if count else self._misses + 1
+        due = await self._store.next_due(scans)
+        self._responders.answered([each for each in answering if due.get(queue_of(each[0])) != 0])
+        self._plan(scans, due, moment, claimed=True)
+        self._plan_poll(count, limit, whole=whole)
+        return self._until_next()
+
+    async def _take(self, scans: Sequence[LaneScan], limit: int) -> Counter[str]:
+        """Claim, and return how many jobs of each queue there were."""
+        claims = await self._claim(scans, limit)
+        if len(scans) == 1:
+            return Counter({scans[0].queue: len(claims)})
+        taken = Counter(claim.lane for claim in claims)
+        queues = Counter[str]()
+        for lane, count in taken.items():
+            queues[queue_of(lane)] += count
+        return queues
 
     async def claim(self, scans: Sequence[LaneScan], limit: int) -> int:
         """Claim jobs of these lanes and dispatch them; return how many."""
+        return len(await self._claim(scans, limit))
+
+    async def _claim(self, scans: Sequence[LaneScan], limit: int) -> Sequence[Claim]:
         node = self.node_id
         if node is None:
-            return 0
+            return ()
         request = ClaimRequest(
             node=node,
             scans=scans,
@@ -201,52 +281,85 @@ class Claimer(Service):
                 self.on_lost_reply()
                 raise
             if self.node_id != node:
-                return 0
+                return ()
             self._dispatcher.dispatch(claims, node)
         self.floors.raise_to(claims, request.scans)
-        return len(claims)
+        return claims
 
     def _scans(self, rooms: Mapping[str, int]) -> list[LaneScan]:
-        """Return what to look at, another queue first each time so that all get their turn."""
-        known = self.served.by_queue
-        queues = [queue for queue in known if rooms[queue] > 0]
-        self._turn += 1
-        turn = self._turn % len(queues)
-        scans = []
-        for queue in queues[turn:] + queues[:turn]:
-            scans += [
-                LaneScan(lane, queue, rooms[queue], self.floors.of(lane)) for lane in known[queue]
+        """Return what to look at in some queues."""
+        known, floors = self.served.by_queue, self.floors
+        return [
+            LaneScan(lane, queue, room, floors.of(lane))
+            for queue, room in rooms.items()
+            for lane in known[queue]
+        ]
+
+    # What comes next
+
+    async def _poll(self) -> None:
+        """Look at all queues that have room: one statement, and nothing is written."""
+        if self._is_quiet:
+            # Nothing is going on, so this look can afford to begin at the very beginning.
+            self.floors.forget()
+        self._is_quiet = True
+        moment, before = self.store_time(), self.runtime.monotonic()
+        rooms = self._rooms(
+            [
+                queue
+                for queue in self.served.by_queue
+                if queue not in self._lent and not self._agenda.waits_for_room(queue)
             ]
-        self._asked = scans
-        return scans
+        )
+        scans = self._scans(rooms)
+        self._agenda.done(rooms)
+        try:
+            due = await self._store.next_due(scans) if scans else {}
+        except BaseException:
+            self._agenda.ask(rooms)
+            raise
+        self._plan(scans, due, moment, claimed=False)
+        self._plan_poll(0, max(self._limit(rooms), 1), whole=True)
+        if len(scans) > MANY:
+            now = self.runtime.monotonic()
+            self._poll_at = max(self._poll_at, now + min(REST * (now - before), LONGEST_REST))
 
-    async def _due_after_start(self) -> float | None:
-        """Return in how long the next job is due, once what was claimed has started.
+    def _plan(
+        self,
+        scans: Sequence[LaneScan],
+        due: Mapping[str, float],
+        moment: datetime,
+        *,
+        claimed: bool,
+    ) -> None:
+        """Put down when each of the queues that were asked after `moment` is to be asked again."""
+        now = self.runtime.monotonic()
+        for queue, seconds in due.items():
+            if seconds > 0:
+                self._agenda.ask_at(queue, now + seconds)
+            elif not claimed:
+                self._agenda.ask([queue])
+            elif self._misses < MISSES:
+                # It came just now, or another holds it.
+                self._agenda.ask_at(queue, now + self.runtime.uniform(*ASK_AGAIN))
+        if not self._wakeup.pending:
+            # Nothing is left in these lanes that was due before.
+            empty = [scan.lane for scan in scans if due.get(scan.queue) != 0]
+            self.floors.learn(empty, (), moment)
 
-        To ask takes a good part of the time that a lone job waits.
-        """
-        await self.runtime.sleep(0)
-        return await self._first_due(self._asked)
-
-    async def _first_due(self, scans: Sequence[LaneScan]) -> float | None:
-        return min((await self._store.next_due(scans)).values(), default=None)
-
-    def _next_look(self, taken: int, limit: int, moment: datetime, due: float | None) -> float:
-        """Return how long to wait when so much was taken and the next job is due then."""
-        self._misses = 0 if taken else self._misses + 1
+    def _plan_poll(self, taken: int, limit: int, *, whole: bool) -> None:
+        """Plan the next look at all queues; what was asked of some puts it off for none."""
         now = self.runtime.monotonic()
         pause = self._polling.next_pause(taken, limit, self._dispatcher.load, now)
-        pause *= self.runtime.uniform(0.8, 1.0)
-        if due != 0 and not self._wakeup.pending:
-            # Nothing is left in these lanes that was due before this claim.
-            self.floors.learn([scan.lane for scan in self._asked], (), moment)
-        if due is None or due > pause:
-            self._poll_planned = True
-            return pause
-        if due > 0:
-            return due
-        # Something is due that we did not get: it came just now, or another holds it.
-        return self.runtime.uniform(*ASK_AGAIN) if self._misses < MISSES else pause
+        moment = now + pause * self.runtime.uniform(0.8, 1.0)
+        self._poll_at = moment if whole else min(self._poll_at, moment)
+
+    def _until_next(self) -> float:
+        if self._agenda:
+            return 0.0
+        first = self._agenda.first_at()
+        moment = self._poll_at if first is None else min(first, self._poll_at)
+        return min(max(moment - self.runtime.monotonic(), 0.0), FOREVER)
 
 
 def _bounded(room: int, lanes: int) -> int:

@@ -1,6 +1,6 @@
 """The services of one node, made and introduced to each other."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -58,16 +58,10 @@ class Crew:
         self.unstarted = UnstartedReleaser(self.bench, store, self.dispatcher, self.claimer)
         self.looker = Looker(runtime, bus, store, self.claimer)
         self.finder = LaneFinder(runtime, bus, store, self.claimer)
-        self.signals = SignalReader(
-            runtime, bus, store, self.dispatcher, config.node.signal_interval.total_seconds()
-        )
-        self.reconciler = Reconciler(
-            runtime,
-            bus,
-            store,
-            self.dispatcher,
-            config.node.reconcile_interval.total_seconds(),
-        )
+        interval = config.node.signal_interval.total_seconds()
+        self.signals = SignalReader(runtime, bus, store, self.dispatcher, interval)
+        interval = config.node.reconcile_interval.total_seconds()
+        self.reconciler = Reconciler(runtime, bus, store, self.dispatcher, interval)
         self.adopter = Adopter(runtime, bus, store, parts.registry, self.claimer.look_anew)
         self.rescuer = self._rescuer()
         self.pruner = Pruner(runtime, bus, store, config.retention)
@@ -236,26 +230,37 @@ class Crew:
         self.finisher.forget = self.dispatcher.forget
         self.finisher.announcer = self.firer.announcer = self.announcer
         self.rescuer.on_rescued = self.announcer.rescued
-        self.finisher.on_requeued = self.claimer.wake
+        self.finisher.on_requeued = self._requeued
         self.finisher.on_released = self.gates.released
         self.gates.on_suspect = self.suspects.wake
         self.suspects.claim_gated = self.gates.claim_suspect
         self.suspects.compare = self.reconciler.compare
         self.dispatcher.on_room = self.room_came
         self.claimer.on_lost_reply = self.reconciler.wake
-        self.firer.on_fired = self._jobs_came
+        self.firer.on_fired = self._hand_out
         self.firer.seal = self._parts.seal
 
     async def prepare(self) -> None:
         """Know what there is to claim, before the first claim."""
         await self.gates.declare()
         await self.finder.look()
+        await self.gates.prepare()
 
-    def room_came(self) -> None:
-        """A slot is free, or a claim has been ended for good."""
-        self.claimer.room_came()
-        if self.gates.waits_for_room:
-            self.gates.wake()
+    def _requeued(self, queues: Iterable[str]) -> None:
+        """Jobs of these queues may be due again soon; those who claim have to plan for it."""
+        self.claimer.ask(queues)
+        self.gates.ask(queues)
+
+    def flushed(self) -> None:
+        """Ends have been written: claims are over, and there may be room for suspects."""
+        self.claimer.able_again()
+        self.gates.room_came()
+        self.suspects.room_came()
+
+    def room_came(self, queue: str | None = None) -> None:
+        """A slot of a queue is free, or of any."""
+        self.claimer.room_came(queue)
+        self.gates.room_came()
         self.suspects.room_came()
 
     def rely_on_wakeups(self, hears: bool) -> None:
@@ -263,11 +268,6 @@ class Crew:
         self.claimer.rely_on_wakeups(hears)
         self.finder.rely_on_wakeups(hears)
         self.gates.rely_on_wakeups(hears)
-
-    def _jobs_came(self, wakes: Sequence[Wake]) -> None:
-        """This node has fired jobs: nobody need tell it of them."""
-        self.claimer.receive(wakes)
-        self.gates.receive(wakes)
 
     def __iter__(self) -> Iterator[Service]:
         """All of them, in the order in which they start."""
@@ -378,8 +378,7 @@ class Crew:
     def _hand_out(self, wakes: Sequence[Wake]) -> None:
         """Hand wake-ups to the services that wait for work."""
         self.claimer.receive(wakes)
-        if not wakes:
-            self.finder.wake()
+        self.finder.receive(wakes)
         self.gates.receive(wakes)
         self.suspects.receive(wakes)
         self.elector.receive(wakes)

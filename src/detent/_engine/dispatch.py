@@ -43,6 +43,12 @@ class Dispatcher:
         self._own_slots = dict(slots)
         self.queues = {queue: Slots(limit) for queue, limit in slots.items()}
         self._lanes: dict[str, tuple[str, Slots]] = {}
+        self._crowd: dict[str, Slots] = {}
+        """The queues in which claims wait for a slot, and maybe others."""
+        self.busy = 0
+        """How many slots are taken."""
+        self.slots = sum(slots.values())
+        """How many jobs may run at once."""
         self._start_planned = False
         self._ended = 0
         self._ended_before = 0
@@ -62,40 +68,44 @@ class Dispatcher:
         """How many claims a drain has given back that had not begun."""
         self.kept_back: dict[str, int] = {}
         """Room in queues that is not for everybody: a suspect waits for it."""
-        self.on_room: Callable[[], None] = lambda: None
+        self.on_room: Callable[[str | None], None] = lambda _queue: None
+        """Called with the queue that has room, or with None when any may have."""
 
     # Capacity
 
-    def rooms(self) -> dict[str, int]:
-        """Return how many more claims each queue can take."""
-        rooms = self.all_rooms()
+    def rooms(self, queues: Sequence[str] | None = None) -> dict[str, int]:
+        """Return how many more claims each queue can take, or each of some."""
+        rooms = self.all_rooms(queues)
         for queue, kept in self.kept_back.items():
-            rooms[queue] = max(rooms[queue] - kept, 0)
+            if queue in rooms:
+                rooms[queue] = max(rooms[queue] - kept, 0)
         return rooms
 
-    def all_rooms(self) -> dict[str, int]:
+    def all_rooms(self, queues: Sequence[str] | None = None) -> dict[str, int]:
         """Return the same with what is kept back."""
+        asked = self._slots_of(queues)
         workers = self.workers
         ahead = PREFETCH_SECONDS if workers is None else WORKER_PREFETCH_SECONDS
         prefetch = int(self._ending_rate() * ahead)
         if self._batches.open:
-            rooms = self._rooms_with_batches(prefetch)
+            rooms = self._rooms_with_batches(asked, prefetch)
         else:
-            rooms = {
-                queue: max(slots.room(prefetch, workers), 0) for queue, slots in self.queues.items()
-            }
+            rooms = {queue: max(slots.room(prefetch, workers), 0) for queue, slots in asked.items()}
         self.flights.note(rooms)
         return rooms
 
-    def _tell_of_room(self) -> None:
-        self.on_room()
+    def _tell_of_room(self, queue: str) -> None:
+        self.on_room(queue)
 
-    def _rooms_with_batches(self, prefetch: int) -> dict[str, int]:
+    def _slots_of(self, queues: Sequence[str] | None) -> Mapping[str, Slots]:
+        return self.queues if queues is None else {queue: self.queues[queue] for queue in queues}
+
+    def _rooms_with_batches(self, asked: Mapping[str, Slots], prefetch: int) -> dict[str, int]:
         """Return the same with room for what batches lack: they take one slot, however full."""
         appetite = self._appetite()
         return {
             queue: max(slots.room(prefetch) + appetite.get(queue, 0), 0)
-            for queue, slots in self.queues.items()
+            for queue, slots in asked.items()
         }
 
     def _appetite(self) -> Mapping[str, int]:
@@ -106,19 +116,14 @@ class Dispatcher:
         appetite = self._batches.appetite()
         return {queue: 0 if self.queues[queue].waiting else n for queue, n in appetite.items()}
 
-    def free(self) -> dict[str, int]:
-        """Return how many claims of each queue could start at once, or fill a batch that can."""
+    def free(self, queues: Sequence[str]) -> dict[str, int]:
+        """Return how many claims of some queues could start at once, or fill a batch that can."""
         appetite = self._appetite() if self._batches.open else {}
         free = {
             queue: max(slots.limit - slots.busy - len(slots.waiting) - slots.promised, 0)
-            for queue, slots in self.queues.items()
+            for queue, slots in self._slots_of(queues).items()
         }
         return {queue: slots and slots + appetite.get(queue, 0) for queue, slots in free.items()}
-
-    @property
-    def busy(self) -> int:
-        """How many slots are taken."""
-        return sum(slots.busy for slots in self.queues.values())
 
     @property
     def running(self) -> int:
@@ -141,11 +146,6 @@ class Dispatcher:
         return self._ended_before + self._ended
 
     @property
-    def slots(self) -> int:
-        """How many jobs may run at once."""
-        return sum(slots.limit for slots in self.queues.values())
-
-    @property
     def load(self) -> float:
         """The share of the slots that is busy."""
         return self.busy / max(self.slots, 1)
@@ -164,8 +164,9 @@ class Dispatcher:
         """Let these queues have that many slots, and the others their own again."""
         for queue, limit in self._own_slots.items():
             self.queues[queue].limit = slots.get(queue, limit)
+        self.slots = sum(each.limit for each in self.queues.values())
         self._start_waiting()
-        self.on_room()
+        self.on_room(None)
 
     # The life of an attempt
 
@@ -193,6 +194,7 @@ class Dispatcher:
                     gathered[queue] += 1
                     continue
             slots.waiting.append(attempt)
+            self._crowd[queue] = slots
         if batched:
             self._learn(gathered)
         if self._draining:
@@ -216,7 +218,7 @@ class Dispatcher:
         """
         self._start_planned = False
         started = 0
-        for slots in self.queues.values():
+        for queue, slots in [*self._crowd.items()]:
             while slots.waiting and slots.busy < slots.limit:
                 if started == AT_ONCE:
                     self._start_planned = True
@@ -224,6 +226,8 @@ class Dispatcher:
                     return
                 self._start(slots.waiting.popleft(), slots)
                 started += 1
+            if not slots.waiting:
+                del self._crowd[queue]
 
     def _lane(self, lane: str) -> tuple[str, Slots]:
         queue = queue_of(lane)
@@ -235,6 +239,7 @@ class Dispatcher:
 
     def _start(self, attempt: Attempt, slots: Slots) -> None:
         slots.busy += 1
+        self.busy += 1
         if attempt.batch is not None:
             self._start_batch(attempt.batch)
             return
@@ -244,6 +249,7 @@ class Dispatcher:
 
     def _gathered(self, lead: Attempt) -> None:
         """A batch is ready: it waits for a slot like any job."""
+        self._crowd[lead.queue] = self.queues[lead.queue]
         self.queues[lead.queue].waiting.append(lead)
         if not self._start_planned:
             self._start_planned = True
@@ -272,6 +278,7 @@ class Dispatcher:
     def _free(self, attempt: Attempt) -> None:
         slots = self.queues[attempt.queue]
         slots.busy -= 1
+        self.busy -= 1
         if attempt.batch is None:
             del self._executing[attempt.claim.id]
         else:
@@ -282,7 +289,7 @@ class Dispatcher:
                 slots.rise()
         if slots.waiting and not self._start_planned:
             self._start(slots.waiting.popleft(), slots)
-        self.on_room()
+        self.on_room(attempt.queue)
 
     def _end_batch(self, batch: Batch) -> None:
         for attempt in batch.attempts:

@@ -1,11 +1,13 @@
 """Finds lanes of jobs that need capabilities, beside the hot path."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from detent._engine.claim import Claimer
 from detent._engine.look import rest_after
 from detent._engine.service import Service
 from detent.events import Bus
+from detent.spi.notifier import Wake
 from detent.spi.runtime import Runtime
 from detent.spi.store import ClaimStore
 
@@ -30,6 +32,11 @@ class LaneFinder(Service):
         """Know whether hints reach this node."""
         self._alone = not hears
         self.wake()
+
+    def receive(self, wakes: Sequence[Wake]) -> None:
+        """Take wake-ups; nothing in them means that some may be missing."""
+        if not wakes:
+            self.wake()
 
     async def run_once(self) -> float:
         """Look once, if the node offers anything."""

@@ -55,7 +55,9 @@ class Finisher:
         self.node_id: UUID | None = None
         self.forget: Callable[[UUID, Attempt], None] = lambda job_id, attempt: None
         self.on_flushed: Callable[[], None] = lambda: None
-        self.on_requeued: Callable[[], None] = lambda: None
+        self._requeued: dict[str, None] = {}
+        self.on_requeued: Callable[[Iterable[str]], None] = lambda queues: None
+        """Told in which queues jobs may be due again soon."""
         self.on_released: Callable[[Iterable[str]], None] = lambda lanes: None
         """Told in which lanes jobs stood that have given back their permits."""
         self.announcer: Announcer | None = None
@@ -171,6 +173,8 @@ class Finisher:
             forget(end.id, attempt)
         if batch.backlog is not self._completions:
             self._tell_released(batch)
+        if batch.backlog is self._settlements or batch.backlog is self._hooked:
+            self._requeued.update(dict.fromkeys(attempt.queue for _, attempt in batch.ends))
 
     def _tell_released(self, batch: EndBatch[Any]) -> None:
         """Tell of the lanes whose jobs have given back their permits, or went back themselves."""
@@ -181,9 +185,10 @@ class Finisher:
 
     def flushed(self, backlogs: Sequence[Backlog[Any]]) -> None:
         """Some of these backlogs have been written: there is room again."""
-        if any(each is self._settlements or each is self._hooked for each in backlogs):
+        if self._requeued:
             # Some may be due again soon; the claimer has to plan for it.
-            self.on_requeued()
+            queues, self._requeued = self._requeued, {}
+            self.on_requeued(queues)
         self.on_flushed()
 
     def give_up(self, attempt: Attempt, end: Completion | Settlement, error: StoreError) -> bool:

@@ -10,7 +10,7 @@ from detent._engine.slots import Slots
 class Flights:
     """The claims of one node of which it does not know yet what they bring."""
 
-    def __init__(self, queues: Mapping[str, Slots], on_room: Callable[[], None]) -> None:
+    def __init__(self, queues: Mapping[str, Slots], on_room: Callable[[str], None]) -> None:
         self._queues = queues
         self._on_room = on_room
         self._open: dict[asyncio.Event, None] = {}
@@ -46,8 +46,6 @@ class Flights:
             await landed.wait()
 
     def _tell(self, rooms: Mapping[str, int]) -> None:
-        missed = [queue for queue in rooms if queue in self._missed]
-        for queue in missed:
+        for queue in [queue for queue in rooms if queue in self._missed]:
             del self._missed[queue]
-        if missed:
-            self._on_room()
+            self._on_room(queue)

@@ -13,10 +13,12 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
+from detent._engine.beside import LentQueues
 from detent._engine.claim import GATHER, Claimer
 from detent._engine.dispatch import Dispatcher
+from detent._engine.ended import EndedLanes
 from detent._engine.floors import Floors, positions_in
-from detent._engine.lanes import BATCH, ENDED, KnownLanes, is_shut
+from detent._engine.lanes import BATCH, KnownLanes, is_shut
 from detent._engine.look import rest_after
 from detent._engine.service import Service
 from detent._engine.turns import Turn, Turns, in_order
@@ -42,7 +44,6 @@ ALONE: Final = 1.0
 RARE_LOOK: Final = 20.0
 # A short answer may only mean that somebody else holds the rows at this moment.
 ASK_AGAIN: Final = (0.005, 0.020)
-TELL: Final = 0.05
 
 
 class GatedClaimer(Service):
@@ -65,7 +66,6 @@ class GatedClaimer(Service):
     ) -> None:
         super().__init__(runtime, bus)
         self._store = store
-        self._notifier = notifier
         self._undeclared = limits
         """What code says, until the store has been told."""
         self._claimer = claimer
@@ -81,14 +81,12 @@ class GatedClaimer(Service):
         self._alone = False
         self._limited: Collection[str] = ()
         self._turns = defaultdict[str, Turns](partial(Turns, boost_interval.total_seconds()))
-        self._skips: dict[str, bool] = {}
-        """Whether the last single slot of a queue was left to jobs without gates."""
+        self._lent = LentQueues(claimer, self._lanes, self._floors, runtime.monotonic)
         self._shut: dict[str, None] = {}
         """Queues that were paused, or whose own limit was reached."""
-        self.waits_for_room = False
+        self._waits_for_room = False
         """Whether it wants to be woken when a slot becomes free."""
-        self._untold: dict[str, None] = {}
-        self._tell_at = 0.0
+        self._ended = EndedLanes(notifier, runtime.monotonic)
         self._hungry = False
         """Whether the last claim was full, so that more is surely there."""
         self._enough = min(config.claim_batch, sum(config.slots().values())) // 4
@@ -104,7 +102,9 @@ class GatedClaimer(Service):
         self._floors.lower_to(positions_in(wakes))
         for wake in wakes:
             if isinstance(wake, Hint):
-                if is_gated(wake.lane) or (self._limited and queue_of(wake.lane) in self._limited):
+                self._lent.heard(wake.lane)
+                queue = queue_of(wake.lane)
+                if is_gated(wake.lane) or queue in self._lent or queue in self._limited:
                     self._hear(wake.lane, wake.priority, came=wake.due_at is None)
                 elif self._shut and wake.lane in self._shut:
                     # It may have been resumed.
@@ -115,28 +115,32 @@ class GatedClaimer(Service):
                 self._lanes.open_all()
                 self.wake()
 
+    def room_came(self) -> None:
+        """A slot is free, or a claim is over."""
+        if self._waits_for_room:
+            self.wake()
+
+    def ask(self, queues: Iterable[str]) -> None:
+        """Something may have come, or be due soon, in some queues."""
+        for queue in queues:
+            for lane in self._claimer.lanes_by_queue[queue]:
+                self._lent.heard(lane)
+                if queue in self._lent:
+                    self._hear(lane)
+
     def released(self, lanes: Iterable[str]) -> None:
         """Ends of this node's own jobs are written: others may be let in, here or elsewhere."""
         for lane in lanes:
-            # Where gates were wide open just now nobody is likely to wait: that is told later.
-            self._untold[lane] = None
-            if self._lanes.is_tight(lane):
-                self._tell_at = 0.0
+            # Where gates were wide open just now nobody is likely to wait.
+            self._ended.add(lane, awaited=self._lanes.is_tight(lane))
             self._hear(lane, ended=True)
-        if self._tell_at == 0.0:
-            self._tell()
-
-    def _tell(self) -> None:
-        """Let other nodes know in which lanes jobs have ended."""
-        self._tell_at = self.runtime.monotonic() + TELL
-        lanes, self._untold = self._untold, {}
-        if self._notifier is not None:
-            self._notifier.publish([Hint(lane, ENDED) for lane in lanes])
+        self._ended.tell()
 
     def hear_of(self, limited: Collection[str]) -> None:
         """Take what a heartbeat says: which queues have limits."""
         if list(limited) != list(self._limited):
             self._limited, self._look_at = tuple(limited), 0.0
+            self._lanes.limit(self._limited)
             for lane in self._limited_lanes():
                 self._hear(lane)
             self._claimer.look_anew()
@@ -171,22 +175,36 @@ class GatedClaimer(Service):
     async def run_once(self) -> float:
         """Look for lanes if it is time to, and claim once."""
         await self.declare()
-        if self._untold and self.runtime.monotonic() >= self._tell_at:
-            self._tell()
+        self._ended.tell()
         if self.runtime.monotonic() >= self._look_at:
             await self._look()
         self._lanes.come_due()
-        self.waits_for_room = False
+        self._borrow()
+        self._waits_for_room = False
         if self._lanes.ready and not self._claimer.able:
-            self.waits_for_room = True
+            self._waits_for_room = True
             return 1.0
         if self._lanes.ready:
-            if self._hungry and sum(self._dispatcher.rooms().values()) < self._enough:
+            if self._hungry and sum(self._rooms().values()) < self._enough:
                 # Others will be free in a moment; until then there is no hurry.
                 await self.runtime.sleep(GATHER)
             await self._claim()
-        self._take_turns()
+        self._lent.give_back()
         return self._until_next()
+
+    async def prepare(self) -> None:
+        """Know what stands behind gates before the first claim, so that it is one in order."""
+        await self._look()
+        self._lanes.come_due()
+        self._borrow()
+
+    def on_trouble(self, error: Exception) -> None:
+        """Let jobs without gates be claimed while those behind gates cannot be."""
+        self._lent.give_back(also_ready=True)
+
+    def _borrow(self) -> None:
+        """Claim all jobs of those queues here in which lanes with gates are ready: in one order."""
+        self._lent.borrow([each for each in self._lanes.ready_queues if each not in self._limited])
 
     async def declare(self) -> None:
         """Make sure that the store knows the limits that are written in code."""
@@ -220,13 +238,15 @@ class GatedClaimer(Service):
         rooms = self._rooms()
         asked = self._choose(rooms)
         if not asked or node is None:
-            self.waits_for_room = True
+            self._waits_for_room = True
             return
-        free = self._dispatcher.free()
         scans = [
-            LaneScan(turn.known.lane, turn.known.queue, turn.room, self._floors.of(turn.known.lane))
-            for turn in asked
+            LaneScan(
+                known.lane, known.queue, room, self._lent.floors_of(known.beside).of(known.lane)
+            )
+            for known, room, _ in asked
         ]
+        free = self._dispatcher.free([scan.queue for scan in scans])
         wanted = {scan.queue: rooms[scan.queue] for scan in scans}
         limit = min(sum(wanted.values()), self._config.claim_batch)
         self._lanes.ask(turn.known for turn in asked)
@@ -267,7 +287,7 @@ class GatedClaimer(Service):
             raise
         if self._claimer.node_id == node:
             self._dispatcher.dispatch(answer.claims, node)
-            self._floors.raise_to(answer.claims, scans)
+            self._lent.raise_floors(answer.claims, scans)
         return answer
 
     def _take_in(self, turn: Turn, told: LaneAnswer | None) -> None:
@@ -293,7 +313,10 @@ class GatedClaimer(Service):
         """Decide when a lane is asked again."""
         known, room = turn.known, turn.room
         if told.due_in is None:
-            self._floors.forget_lane(known.lane)
+            if known.beside:
+                self._lent.found_empty(known.lane)
+            else:
+                self._floors.forget_lane(known.lane)
             self._lanes.drop(known)
         elif told.blocked_by is not None:
             self._lanes.block(known, told, self._recheck())
@@ -309,13 +332,11 @@ class GatedClaimer(Service):
     # Room
 
     def _rooms(self) -> Mapping[str, int]:
-        """Return how many of each queue to ask for; while others are hungry, half is theirs."""
-        rooms = self._dispatcher.rooms()
-        if self._claimer.hungry:
-            rooms = {queue: room - room // 2 for queue, room in rooms.items()}
+        """Return how many of each queue with lanes that are ready to ask for."""
+        queues = self._lanes.ready_queues
         # One claim has something of each: the queue that comes first must not have all of it.
-        most = -(-self._config.claim_batch // max(len(self._lanes.ready_queues), 1))
-        return {queue: min(room, most) for queue, room in rooms.items()}
+        most = -(-self._config.claim_batch // max(len(queues), 1))
+        return {queue: min(room, most) for queue, room in self._dispatcher.rooms(queues).items()}
 
     def _choose(self, rooms: Mapping[str, int]) -> list[Turn]:
         """Return whose turn it is in each queue that has room."""
@@ -334,25 +355,6 @@ class GatedClaimer(Service):
         level = self._turns[turn.known.queue].level(turn.known, self.runtime.monotonic())
         return level is not None and level < turn.least
 
-    def _take_turns(self) -> None:
-        """Let the claimer of other lanes leave some room while there is none for these."""
-        wants = self.waits_for_room and self._lanes.ready
-        before = self._claimer.leave_room
-        self._claimer.leave_room = self._leave_room if wants else None
-        if before is not None and not wants:
-            self._claimer.room_came()
-
-    def _leave_room(self, rooms: dict[str, int]) -> dict[str, int]:
-        """Return what is left of the room: half, and of a single slot every second one."""
-        left = dict(rooms)
-        for queue in self._lanes.ready_queues:
-            if rooms[queue] == 1:
-                self._skips[queue] = not self._skips.get(queue, False)
-                left[queue] = 0 if self._skips[queue] else 1
-            else:
-                left[queue] = rooms[queue] // 2
-        return left
-
     # Time
 
     def _recheck(self, quiet: float = 0.0) -> float:
@@ -362,12 +364,10 @@ class GatedClaimer(Service):
 
     def _until_next(self) -> float:
         now = self.runtime.monotonic()
-        if self._lanes.ready and not self.waits_for_room:
+        if self._lanes.ready and not self._waits_for_room:
             return 0.0
-        moments = [self._look_at, *([self._tell_at] if self._untold else [])]
-        if (first := self._lanes.first_due()) is not None:
-            moments.append(first)
-        return max(min(moments) - now, 0.001)
+        moments = (self._look_at, self._ended.next_at, self._lanes.first_due())
+        return max(min(each for each in moments if each is not None) - now, 0.001)
 
     async def _look(self) -> None:
         """Look at the next page of lanes.

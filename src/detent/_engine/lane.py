@@ -19,6 +19,7 @@ class KnownLane:
 
     __slots__ = (
         "at",
+        "beside",
         "blocked_by",
         "came",
         "gates",
@@ -36,9 +37,11 @@ class KnownLane:
         "weight",
     )
 
-    def __init__(self, lane: str) -> None:
+    def __init__(self, lane: str, *, beside: bool = False) -> None:
         gates = gates_of(lane)
         self.lane = lane
+        self.beside = beside
+        """Whether it has no gates, and is only asked beside others of its queue that have some."""
         self.queue = queue_of(lane)
         self.gates = (*(each.name for each in gates), gate_name(QUEUE, self.queue))
         fair = next((each for each in gates if each.kind == FAIR), None)

@@ -1,11 +1,11 @@
 """The lanes with gates that a node knows of: which may be asked now, which later, and why."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from heapq import heappop, heappush
 from typing import Final
 
 from detent._engine.lane import NOTHING, TOKENS, UNKNOWN, KnownLane, Places
-from detent.model.gates import QUEUE, gate_name, gates_of
+from detent.model.gates import QUEUE, gate_name, gates_of, is_gated
 from detent.model.job import SUSPECT, Priority, queue_of
 from detent.spi.limits import LaneAnswer
 
@@ -41,6 +41,11 @@ class KnownLanes:
         self._asked: list[KnownLane] = []
         self._later: list[tuple[float, str]] = []
         self._ready: dict[str, Places] = {}
+        self._beside: dict[str, Places] = {}
+        """The lanes without gates that may be asked together with those of `_ready`."""
+        self._met: dict[str, dict[str, KnownLane]] = {}
+        """The same by queue, ready or not."""
+        self._limited: Collection[str] = ()
         self.suspects: dict[str, None] = {}
 
     @property
@@ -65,13 +70,21 @@ class KnownLanes:
 
         Who comes behind one for which a gate is kept waits there with it.
         """
-        while lanes := self._ready[queue].first(WINDOW):
+        while lanes := self._ready[queue].first(WINDOW) + self._first_beside(queue):
             if not self._keepers:
                 return lanes
             free = [known for known in lanes if not self._waits_behind(known, precedes)]
             if free:
                 return free
         return []
+
+    def is_ready_in(self, queue: str) -> bool:
+        """Tell whether any of a queue may be asked now."""
+        return bool(self._ready.get(queue))
+
+    def _first_beside(self, queue: str) -> list[KnownLane]:
+        places = self._beside.get(queue)
+        return [] if places is None else places.first(WINDOW)
 
     def _waits_behind(
         self, known: KnownLane, precedes: Callable[[KnownLane, KnownLane], bool]
@@ -178,6 +191,30 @@ class KnownLanes:
             if known is not None and known.home is None:
                 self._let_go(known)
 
+    def limit(self, queues: Collection[str]) -> None:
+        """Know which queues have a limit: there lanes without gates are like all others."""
+        self._limited = queues
+        for known in [each for each in self._known.values() if not is_gated(each.lane)]:
+            if known.beside is (known.queue in queues):
+                self.drop(known)
+
+    def meet(self, lanes: Iterable[str]) -> None:
+        """Let lanes without gates be asked beside others, if they are not known."""
+        for lane in lanes:
+            if lane not in self._known and (known := self._lane(lane)) is not None:
+                self._let_go(known)
+
+    def leave_beside(self, queue: str) -> float | None:
+        """Forget the lanes without gates of a queue; return when the first was to be asked.
+
+        None if there was none: they are empty.
+        """
+        beside = list(self._met.get(queue, {}).values())
+        moments = [float("-inf") if self._is_ready(each) else each.at for each in beside]
+        for known in beside:
+            self.drop(known)
+        return min(moments, default=None)
+
     def open(self, gate: str) -> int:
         """A gate may be open: let some go that wait for it; return how many."""
         waiting = self._blocked.get(gate)
@@ -205,10 +242,13 @@ class KnownLanes:
         if lane.endswith(SUSPECT):
             self.suspects[lane] = None
             return None
-        known = KnownLane(lane)
+        beside = not is_gated(lane) and queue_of(lane) not in self._limited
+        known = KnownLane(lane, beside=beside)
         if len(self._known) >= MOST and not self._make_way_for(known):
             return None
         self._known[lane] = known
+        if beside:
+            self._met.setdefault(known.queue, {})[lane] = known
         return known
 
     def _make_way_for(self, known: KnownLane) -> bool:
@@ -273,6 +313,8 @@ class KnownLanes:
         """A lane is empty."""
         self._leave(known)
         self._known.pop(known.lane, None)
+        if known.beside:
+            self._met[known.queue].pop(known.lane, None)
 
     def come_due(self) -> None:
         """Let those be ready whose moment has come."""
@@ -304,9 +346,10 @@ class KnownLanes:
         """Let one be asked; one that may be already keeps its place."""
         if not self._is_ready(known):
             self._leave(known)
-        ready = self._ready.get(known.queue)
+        places = self._beside if known.beside else self._ready
+        ready = places.get(known.queue)
         if ready is None:
-            ready = self._ready[known.queue] = Places()
+            ready = places[known.queue] = Places()
         ready.add(known)
 
     def _leave(self, known: KnownLane) -> None:

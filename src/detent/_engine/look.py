@@ -39,6 +39,6 @@ class Looker(Service):
         before, moment = self.runtime.monotonic(), claimer.store_time()
         positions = await self._store.look(claimer.lanes)
         if claimer.floors.learn(claimer.lanes, positions, moment):
-            claimer.wake()
+            claimer.poll_soon()
         took = self.runtime.monotonic() - before
         return max(INTERVAL, rest_after(took))

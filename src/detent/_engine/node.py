@@ -95,7 +95,7 @@ class Node:
         return self._membership.store_time()
 
     def _flushed(self) -> None:
-        self._crew.room_came()
+        self._crew.flushed()
         if not self._crew.dispatcher.held:
             self._quiet.set()
 
@@ -235,7 +235,7 @@ class Node:
             self._membership = fresh
             self._crew.store_answers()
             self._crew.work_for(fresh.incarnation)
-            self._crew.claimer.wake()
+            self._crew.claimer.poll_soon()
             return
 
     async def _retire(self, old: Membership, reason: str) -> None:

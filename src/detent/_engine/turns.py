@@ -72,6 +72,9 @@ class Turns:
         for known in lanes:
             level = self.level(known, now)
             (unknown if level is None else levels.setdefault(level, [])).append(known)
+        if len(unknown) > 1 and any(known.beside for known in unknown):
+            # One of them may have what comes before all others: each tells before any gives.
+            return [Turn(known, 0, 0) for known in unknown[:most]]
         top = max(levels, default=0)
         # Lanes of which nobody knows how urgent they are get a chance, and tell.
         first = levels.pop(top, []) + unknown

@@ -91,7 +91,7 @@ class UnstartedReleaser(Service):
             rested = slots.end_rest(now)
             probes = not slots.resting and not self._dispatcher.waits(queue) and slots.probe(now)
             if rested or probes:
-                self._dispatcher.on_room()
+                self._dispatcher.on_room(queue)
 
     async def _other_nodes(self) -> Sequence[NodeInfo]:
         """Return the nodes that work beside this one."""
