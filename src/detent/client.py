@@ -1,10 +1,11 @@
 """Enqueues jobs: turns calls into rows (pure), and hands them to the store."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from detent.attached import check_text, checked_tags, encoded_params
-from detent.coalesce import Coalescer, surely
+from detent.coalesce import Coalescer, size_of, surely
 from detent.config import LimitsConfig
 from detent.connections import enqueue_within, enqueue_within_sync
 from detent.errors import ConfigError, InvalidArguments, KeyTaken, PayloadTooLarge
@@ -16,11 +17,13 @@ from detent.lazy import PerLoop
 from detent.limits import Declarations
 from detent.listeners import Listeners
 from detent.model.announce import Trigger, every_job
+from detent.model.batches import batches
 from detent.model.envelope import is_sealed
 from detent.model.gates import is_gated
 from detent.model.job import Hook, Keys, NewJob, Placed, lane_of, needs_of
 from detent.model.schedule import Firing
 from detent.options import watched_options, write_options
+from detent.pace import LARGE, TURN
 from detent.principal import current_principal
 from detent.protection import Protection
 from detent.spi.codec import Codec
@@ -84,7 +87,13 @@ class Client:
 
     async def enqueue(self, call: BoundCall[R]) -> Job[R]:
         """Store one job; return when it is durable."""
+        coalescer = self._coalescers.here()
+        pace = coalescer.pace
+        if pace.spent:
+            await pace.turn()
         job, keys = self.prepare(call)
+        if len(job.args) >= LARGE:
+            pace.spend(len(job.args))
         if self._protection.active:
             job = await self._protection.admit(job, call.task.options_declared.encrypted)
         if call.options.within is not None:
@@ -93,7 +102,6 @@ class Client:
         if call.task.options_declared.limits is not None and self._declarations is not None:
             # Not beside a caller's transaction, which may lock us out; nodes make sure as well.
             await surely(self._declarations.make_sure)
-        coalescer = self._coalescers.here()
         if keys is None:
             await coalescer.enqueue((job,))
             placed = Placed(job.id, created=True)
@@ -124,12 +132,12 @@ class Client:
     async def enqueue_many(
         self, calls: Iterable[BoundCall[R]], *, within: Any = None
     ) -> list[Job[R]]:
-        """Store many jobs, a thousand a commit (or all in the caller's transaction).
+        """Store many jobs, a thousand or 4 MiB a commit (or all in the caller's transaction).
 
         All calls are checked before the first is stored. Keys are for single calls.
         """
         calls = list(calls)
-        jobs = self._prepare_many(calls)
+        jobs = await self._prepare_in_turns(calls)
         if within is None and self._declarations is not None and _have_limits(calls):
             await surely(self._declarations.make_sure)
         if self._protection.active:
@@ -137,7 +145,7 @@ class Client:
             admit = self._protection.admit
             jobs = [await admit(job, said) for job, said in zip(jobs, encrypted, strict=True)]
         coalescer = self._coalescers.here()
-        for chunk in _chunks(jobs):
+        for chunk in batches(jobs, size_of, CHUNK):
             if within is not None:
                 await enqueue_within(self._store, within, chunk, None)
             else:
@@ -149,24 +157,33 @@ class Client:
     def enqueue_many_within_sync(self, calls: Iterable[BoundCall[R]], within: Any) -> list[Job[R]]:
         """Store many jobs in the transaction of a blocking connection, on this thread."""
         calls = list(calls)
-        jobs = self._prepare_many(calls)
+        jobs = [self._prepare_one_of_many(number, call) for number, call in enumerate(calls)]
         if self._protection.active:
             encrypted = [call.task.options_declared.encrypted for call in calls]
             jobs = list(map(self._protection.admit_sync, jobs, encrypted))
-        for chunk in _chunks(jobs):
+        for chunk in batches(jobs, size_of, CHUNK):
             enqueue_within_sync(self._store, within, chunk, None)
         return self._handles(calls, jobs)
 
-    def _prepare_many(self, calls: Sequence[BoundCall[Any]]) -> list[NewJob]:
-        jobs = []
-        for number, call in enumerate(calls):
-            job, keys = self.prepare(call)
-            if keys is not None or call.options.within is not None:
-                raise ConfigError(
-                    f"enqueue_many: call {number} has key=, unique= or within=; enqueue it alone"
-                )
+    async def _prepare_in_turns(self, calls: Sequence[BoundCall[Any]]) -> list[NewJob]:
+        """Prepare many calls, and let others use the event loop in between."""
+        jobs, size = list[NewJob](), 0
+        for number, call in enumerate(calls, 1):
+            job = self._prepare_one_of_many(number - 1, call)
             jobs.append(job)
+            size += len(job.args)
+            if size >= TURN or not number % CHUNK:
+                size = 0
+                await asyncio.sleep(0)
         return jobs
+
+    def _prepare_one_of_many(self, number: int, call: BoundCall[Any]) -> NewJob:
+        job, keys = self.prepare(call)
+        if keys is not None or call.options.within is not None:
+            raise ConfigError(
+                f"enqueue_many: call {number} has key=, unique= or within=; enqueue it alone"
+            )
+        return job
 
     def _handles(self, calls: Sequence[BoundCall[R]], jobs: Sequence[NewJob]) -> list[Job[R]]:
         return [
@@ -369,8 +386,3 @@ def _lanes_told(jobs: Sequence[NewJob]) -> dict[str, int | None]:
             if job.due_at is None and is_gated(job.lane):
                 lanes[job.lane] = job.priority
     return lanes
-
-
-def _chunks(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
-    for start in range(0, len(jobs), CHUNK):
-        yield jobs[start : start + CHUNK]

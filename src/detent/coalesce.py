@@ -18,7 +18,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 from detent.errors import StoreError, StoreUnavailable
+from detent.model.batches import BATCH_BYTES
 from detent.model.job import NewJob
+from detent.pace import Pace
 from detent.spi.notifier import Wake
 
 AT_ONCE: Final = 2
@@ -80,6 +82,8 @@ class Coalescer:
         self.loop = asyncio.get_running_loop()
         self.announced = False
         """Whether nodes were told of a job of this loop."""
+        self.pace = Pace()
+        """How many bytes of arguments were encoded in this turn of the loop."""
         self._insert = insert
         self._stored = stored
         """Told of jobs as soon as they are durable, also of those whose callers were canceled; and
@@ -140,12 +144,17 @@ class Coalescer:
             self._on_the_way -= 1
 
     def _gather(self) -> list[_Waiting]:
-        """Take callers until their jobs fill a batch."""
+        """Take callers until their jobs fill a batch, by number or by size."""
+        waiting = self._waiting
         batch: list[_Waiting] = []
-        size = 0
-        while self._waiting and (not batch or size + len(self._waiting[0].jobs) <= BATCH):
-            batch.append(self._waiting.popleft())
-            size += len(batch[-1].jobs)
+        count = size = 0
+        while waiting:
+            jobs = waiting[0].jobs
+            count += len(jobs)
+            size += sum(map(size_of, jobs))
+            if batch and (count > BATCH or size > BATCH_BYTES):
+                break
+            batch.append(waiting.popleft())
         return batch
 
     async def _insert_batch(self, batch: list[_Waiting]) -> None:
@@ -195,6 +204,11 @@ async def _answer_of(answer: asyncio.Future[T]) -> T:
         if answer.done() and not answer.cancelled():
             answer.exception()  # or asyncio would say that it was never retrieved
         raise
+
+
+def size_of(job: NewJob) -> int:
+    """Return the size of the arguments and the params of a job."""
+    return len(job.args) if job.params is None else len(job.args) + len(job.params)
 
 
 async def surely(insert: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:

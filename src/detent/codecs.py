@@ -6,6 +6,7 @@ null) and databases refuse others (NUL, lone surrogates).
 
 import math
 import re
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
@@ -31,7 +32,8 @@ class JsonCodec:
 
     def encode(self, value: Any) -> bytes:
         """See `Codec.encode`."""
-        self._check(value, "$", 0)
+        if not self._is_plain(value, 0):
+            self._check(value, "$", 0)
         try:
             return self._encoder.encode(value)
         except _REFUSALS as error:
@@ -48,6 +50,28 @@ class JsonCodec:
             found = _PATH.search(str(error))
             path = found[1] if found else "$"
             raise InvalidArguments(f"{_PATH.sub('', str(error))} at {path}", path=path) from error
+
+    def _is_plain(self, value: Any, depth: int) -> bool:
+        """Whether there is surely nothing to complain about; `_check` takes ten times as long."""
+        kind = type(value)
+        if kind is str:
+            return "\0" not in value and (value.isascii() or _is_encodable(value))
+        if kind is int or value is None or kind is bool:
+            return True
+        if kind is float:
+            return math.isfinite(value)
+        if depth >= self._max_depth:
+            return False
+        if kind is dict:
+            return self._are_plain(value, depth) and self._are_plain(value.values(), depth)
+        return (kind is list or kind is tuple) and self._are_plain(value, depth)
+
+    def _are_plain(self, values: Iterable[Any], depth: int) -> bool:
+        is_plain, deeper = self._is_plain, depth + 1
+        for value in values:  # noqa: SIM110  a generator takes longer
+            if type(value) is not int and not is_plain(value, deeper):
+                return False
+        return True
 
     def _check(self, value: Any, path: str, depth: int) -> None:
         """Raise `InvalidArguments` for what JSON or a database would lose or refuse."""
@@ -98,6 +122,14 @@ def _check_text(text: str, path: str) -> None:
         raise InvalidArguments(
             f"a lone surrogate at {path}, character {error.start}", path=path
         ) from error
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _plain(value: Any) -> Any:

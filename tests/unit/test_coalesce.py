@@ -224,6 +224,19 @@ async def test_closing_waits_for_what_is_on_its_way() -> None:
     await asyncio.gather(*calls)
 
 
+@in_virtual_time
+async def test_callers_with_large_arguments_share_inserts_of_a_bounded_size() -> None:
+    inserts = Inserts()
+    coalescer = Coalescer(inserts)
+    large = [new_job(args=bytes(1_000_000)) for _ in range(30)]
+    await asyncio.gather(*(coalescer.enqueue([job]) for job in large))
+    assert [len(batch) for batch in inserts.batches] == [1, 4, 4, 4, 4, 4, 4, 4, 1]
+    huge = [new_job()._replace(params=bytes(5_000_000)) for _ in range(2)]
+    inserts.batches.clear()
+    await asyncio.gather(*(coalescer.enqueue([job]) for job in huge))
+    assert [len(batch) for batch in inserts.batches] == [1, 1], "one that is too large goes alone"
+
+
 # Commits that wake the nodes
 
 

@@ -17,6 +17,7 @@ from detent.listeners import Listeners
 from detent.model.failure import Clean, Sanitizer, kept
 from detent.model.job import Claim, LogLine, Progress
 from detent.options import read_options
+from detent.pace import LARGE, Pace
 from detent.spi.codec import Codec
 from detent.spi.executor import Encoded, Executor
 from detent.spi.guard import Guard
@@ -69,6 +70,8 @@ class Workbench:
     that has waited longest comes first."""
     may_run: Callable[[], bool] = lambda: True
     """Whether the node still has its lease, by its own clock; asked right before a job runs."""
+    pace: Pace = field(default_factory=Pace)
+    """How many bytes of arguments and results were worked on in this turn of the loop."""
 
 
 class Attempt:
@@ -294,6 +297,8 @@ def encode_result(attempt: Attempt, value: Any) -> bytes | None:
     if attempt.sealer is not None:
         data = attempt.sealer.seal(Surface.RESULT, attempt.job_id, data)
     limit = attempt.bench.limits.max_result
+    if len(data) >= LARGE:
+        attempt.bench.pace.spend(len(data))
     if len(data) > limit:
         raise PayloadTooLarge("the result", len(data), limit)
     return data

@@ -6,11 +6,10 @@ from typing import Final, Generic, TypeVar
 from uuid import UUID
 
 from detent._engine.attempt import Attempt
+from detent.model.batches import BATCH_BYTES
 from detent.model.job import Completion, Settlement
 
 BATCH: Final = 1_000
-# Encoding a batch takes the event loop; this many bytes take it for a few milliseconds.
-BATCH_BYTES: Final = 4 << 20
 # So often a batch may fail, with others written in between each time, until a single end in it is
 # set aside, and until that end counts as refused.
 SUSPECT: Final = 2

@@ -47,6 +47,7 @@ from detent.model.retry import JITTER_BITS, NO_RETRY, Retry
 from detent.model.state import State
 from detent.model.text import storable
 from detent.options import read_options
+from detent.pace import LARGE
 from detent.principal import inherit
 from detent.tasks import Task
 
@@ -132,6 +133,8 @@ async def _run(attempt: Attempt) -> Outcome:
     if attempt.stop is not None and attempt.stop is not Stop.DRAIN and not attempt.completed:
         return stopped(attempt)
     if not attempt.completed:
+        if bench.pace.spent:
+            await bench.pace.turn()
         keep_result(attempt, task, value)
     return SUCCEEDED
 
@@ -147,6 +150,11 @@ async def _payload(attempt: Attempt, task: Task[..., Any]) -> bytes | Outcome:
             # The store's trouble is not the task's: nothing is charged.
             bench.bus.emit(StoreTrouble("loading", str(error), LOAD_AGAIN.total_seconds()))
             return Outcome(Ending.SNOOZED, wait=LOAD_AGAIN)
+        if len(args) >= LARGE:
+            # They are about to be decoded.
+            if bench.pace.spent:
+                await bench.pace.turn()
+            bench.pace.spend(len(args))
     if bench.sealing is None and not args.startswith(MARKER):
         return args
     return await unseal(attempt, task, args)
