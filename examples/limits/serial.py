@@ -1,8 +1,12 @@
-"""The steps of one order run one after the other, in their order; orders beside each other."""
+"""The steps of one order run one after the other, in their order; orders beside each other.
+
+A step that has to be tried again holds back the later steps of its order, and no other order.
+"""
 
 import asyncio
+from datetime import timedelta
 
-from detent import App
+from detent import App, JobContext, Retry
 
 app = App("memory://")
 done: dict[str, list[str]] = {}
@@ -10,14 +14,20 @@ running: set[str] = set()
 beside: list[int] = []
 
 
-@app.task(concurrency=1, concurrency_key=lambda order, **_: order)
-async def step(order: str, what: str) -> None:
+@app.task(
+    concurrency=1,
+    concurrency_key=lambda order, **_: order,
+    retry=Retry(max_attempts=3, delay=timedelta(seconds=0.1)),
+)
+async def step(ctx: JobContext, order: str, what: str) -> None:
     assert order not in running, "two steps of one order at once"
     running.add(order)
     beside.append(len(running))
     await asyncio.sleep(0.01)
-    done.setdefault(order, []).append(what)
     running.remove(order)
+    if (order, what, ctx.attempt) == ("order 2", "charge", 1):
+        raise ConnectionError("the bank did not answer")
+    done.setdefault(order, []).append(what)
 
 
 async def main() -> None:

@@ -107,6 +107,7 @@ class TaskSettings(TypedDict, total=False):
     weight: int
     concurrency: int | None
     concurrency_key: Callable[..., str | int] | None
+    ordered: bool | None
     rate: Rate | None
     rate_key: Callable[..., str | int] | None
     fair_key: Callable[..., str | int | tuple[str | int, int]] | None

@@ -1,6 +1,7 @@
 """What people do with limits: look at them, change them while jobs run, take changes back."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from detent.config import check_name
@@ -46,8 +47,15 @@ class Limits:
     async def set(
         self, name: str, *, concurrency: int | None = None, rate: Rate | None = None
     ) -> None:
-        """Let a limit hold from the next claim on, whatever code says; what runs goes on."""
-        await self._put(make_limit(name, concurrency, rate))
+        """Let a limit hold from the next claim on, whatever code says; what runs goes on.
+
+        A limit of 1 that keeps its order goes on to do so.
+        """
+        limit = make_limit(name, concurrency, rate)
+        known = await self.get(limit.name) if concurrency == 1 else None
+        if known is not None and (known.declared or known.limit).ordered:
+            limit = replace(limit, ordered=True)
+        await self._put(limit)
 
     async def share(self, queue: str, key: str | int, weight: int | None) -> None:
         """Give a key of a queue that shares fairly so many turns for each of another.

@@ -19,6 +19,7 @@ OPTIONS: Final = (
     "weight",
     "concurrency",
     "concurrency_key",
+    "ordered",
     "rate",
     "rate_key",
     "fair_key",
@@ -34,6 +35,8 @@ class TaskLimits:
     weight: int = 1
     concurrency: int | None = None
     concurrency_key: KeyFunction | None = None
+    ordered: bool | None = None
+    """None: in order where each key has a concurrency of 1."""
     rate: Rate | None = None
     rate_key: KeyFunction | None = None
     fair_key: KeyFunction | None = None
@@ -48,6 +51,7 @@ class TaskLimits:
         for key, of in (("concurrency_key", "concurrency"), ("rate_key", "rate")):
             if getattr(self, key) is not None and getattr(self, of) is None:
                 raise ConfigError(f"{key} without {of}=: give the {of} that each key may have")
+        self._check_order()
         try:
             self.definitions()
         except ValueError as error:
@@ -58,12 +62,28 @@ class TaskLimits:
         """Whether calls with other arguments may stand behind other gates."""
         return any((self.concurrency_key, self.rate_key, self.fair_key))
 
+    @property
+    def in_order(self) -> bool:
+        """Whether a job that is put back holds back the later ones of its key."""
+        if self.ordered is None:
+            return self.concurrency == 1 and self.concurrency_key is not None
+        return self.ordered
+
+    def _check_order(self) -> None:
+        if self.ordered is not None and type(self.ordered) is not bool:
+            raise ConfigError(f"ordered = {self.ordered!r}: must be True or False")
+        if self.ordered and self.concurrency != 1:
+            raise ConfigError(
+                f"ordered = True with concurrency = {self.concurrency!r}: only what runs one at a "
+                "time keeps its order; say concurrency=1"
+            )
+
     def definitions(self) -> list[Limit]:
         """Return what the store has to know, but for the resource."""
         limits = []
         if self.concurrency is not None:
             name = self._name(TASK, self.concurrency_key)
-            limits.append(Limit(name, concurrency=self.concurrency))
+            limits.append(Limit(name, concurrency=self.concurrency, ordered=self.in_order))
         if self.rate is not None:
             limits.append(Limit(self._name(RATE, self.rate_key), rate=self.rate))
         return limits

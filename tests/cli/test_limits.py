@@ -40,8 +40,8 @@ def known(program: Program) -> dict[str, Limit]:
 
 def test_limits_are_listed(run: Callable[..., Result]) -> None:
     assert run("limits").output.splitlines() == [
-        "rate:call\t0\t-\t100\t1.0\t10\tbucket\tfalse\t-",
-        "resource:smtp\t0\t3\t-\t-\t-\t-\tfalse\t-",
+        "rate:call\t0\t-\t100\t1.0\t10\tbucket\tfalse\t-\tfalse",
+        "resource:smtp\t0\t3\t-\t-\t-\t-\tfalse\t-\tfalse",
     ]
     rate, resource = json.loads(run("limits", "list", "--json").output)
     assert (rate["rate"], rate["burst"], resource["concurrency"]) == (100, 10, 3)

@@ -51,6 +51,7 @@ WHOLE: Final = {
     ("list_limits", ""): "for people",
     ("forget_rates", "buckets"): "now and then, by whoever leads",
     ("forget_rates", "passes"): "the same",
+    ("forget_holds", ""): "the same",
 }
 
 

@@ -42,6 +42,7 @@ WHOLE = {
     ("list_breakers", "detent_breaker"),  # the same
     ("forget_locks", "detent_lock"),  # once an hour, by one node
     ("forget_rates", "detent_bucket"),  # now and then, by one node
+    ("forget_holds", "detent_hold"),
     ("forget_rates", "detent_pass"),
     ("list_limits", "detent_limit"),  # for people
     ("list_limits", "detent_running"),
@@ -71,6 +72,7 @@ LEADS = {
     "detent_breaker_pkey": "name",
     "detent_limit_pkey": "name",
     "detent_bucket_pkey": "gate",
+    "detent_hold_pkey": "gate",
     "detent_ready_gated": "lane",
     "detent_ready_needy": "lane",
     "detent_outcome_state": "state",

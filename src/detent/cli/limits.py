@@ -147,6 +147,7 @@ def _like(rate: Rate, burst: int | None, before: Rate | None) -> Rate:
 def words(limit: Limit) -> str:
     """Return what a limit says, in words."""
     parts = [] if limit.concurrency is None else [f"{limit.concurrency:,} at once"]
+    parts += ["in order"] if limit.ordered else []
     parts += [] if limit.weight is None else [f"weight {limit.weight:,}"]
     return ", ".join([*parts, *([] if limit.rate is None else [_rate(limit.rate)])])
 
@@ -166,7 +167,8 @@ def list_command(url: str | None, schema: str | None, as_json: bool) -> None:
 
     In a pipe each limit is a line: name, how much is taken, how many may run at once, how many may
     start in which time (in seconds) with which burst and by which algorithm, whether it was changed
-    by hand, and the weight of a fair share, with tabs in between.
+    by hand, the weight of a fair share, and whether its jobs keep their order, with tabs in
+    between.
     """
 
     async def look(session: Session) -> list[LimitInfo]:
@@ -188,6 +190,7 @@ def _record(info: LimitInfo) -> dict[str, Any]:
         "algorithm": None if rate is None else str(rate.algorithm),
         "edited": info.edited,
         "weight": info.limit.weight,
+        "ordered": info.limit.ordered,
     }
 
 
@@ -202,13 +205,18 @@ def _print_for_people(limits: Sequence[LimitInfo]) -> None:
             "" if each.limit.concurrency is None else f"{each.limit.concurrency:,}",
             "" if each.limit.rate is None else _rate(each.limit.rate),
             "" if each.limit.weight is None else f"{each.limit.weight:,}",
-            text("by hand" if each.edited else "", "yellow"),
+            _remarks(each),
         )
         for each in limits
     ]
     print_table(COLUMNS, rows)
     edited = [each.limit.name for each in limits if each.edited]
     print_next(f"detent limits reset {edited[0]}" if edited else _change_of(limits[0].limit))
+
+
+def _remarks(info: LimitInfo) -> Any:
+    remarks = [*(["in order"] if info.limit.ordered else []), *(["by hand"] if info.edited else [])]
+    return text(", ".join(remarks), "yellow" if info.edited else "dim")
 
 
 def _change_of(limit: Limit) -> str:
@@ -257,7 +265,8 @@ def set_command(
             raise Failed(f"no limit is named {wanted.name!r}; {hint}")
         limit = limit_from(name, concurrency, rate, burst, known.get(wanted.name))
         await session.limits.set(limit.name, concurrency=limit.concurrency, rate=limit.rate)
-        return limit
+        now = await session.limits.get(limit.name)
+        return limit if now is None else now.limit
 
     print_limit(with_session(load_config(url, schema), change), as_json)
 

@@ -7,9 +7,10 @@ more may pass. Stores that compute in their own language keep the same meaning.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, inf
-from typing import Final
+from typing import Final, NamedTuple
+from uuid import UUID
 
-from detent.model.gates import FAIR, KEY, KINDS, QUEUE, RATE, Gate
+from detent.model.gates import FAIR, KEY, KINDS, QUEUE, RATE, TASK, Gate
 from detent.model.rates import (
     CRUMB,
     NOTHING_TAKEN,
@@ -40,9 +41,17 @@ class Limit:
     rate: Rate | None = None
     weight: int | None = None
     """How many turns the key of a fair share has for each of another; of `fair:mail#acme` only."""
+    ordered: bool = False
+    """Whether a job that is put back, to be tried again or for any other reason, holds back the
+    later ones: of a task's limit of 1 only."""
 
     def __post_init__(self) -> None:
         kind, _, rest = self.name.partition(":")
+        if self.ordered and (kind != TASK or self.concurrency != 1):
+            raise ValueError(
+                f"ordered = {self.ordered!r} of {self.name}: only a task's concurrency of 1 keeps "
+                f"an order, this is {self.concurrency!r}"
+            )
         if kind == FAIR and KEY in rest:
             self._check_share()
             return
@@ -70,6 +79,20 @@ class Limit:
             )
 
 
+class Holder(NamedTuple):
+    """A job that was put back behind an ordered gate: no other may pass the gate before it."""
+
+    job: UUID
+    lane: str | None
+    """Where it is pending; None while it is paused, or waits for something."""
+    due_in: float
+    """Seconds until it is due; 0 or less when it is."""
+
+    def may_start_from(self, lane: str) -> bool:
+        """Tell whether it is this lane that can give it now."""
+        return self.lane == lane and self.due_in <= 0
+
+
 @dataclass(slots=True)
 class Opening:
     """How far a gate is open at one moment."""
@@ -83,6 +106,7 @@ class Opening:
     """How much of it has been handed out since."""
     kept: int = 0
     """What a job needs for which the rest is kept; 0 when there is none."""
+    holder: Holder | None = None
 
     def room(self, weight: int) -> int:
         """Return how many more jobs of a weight may pass."""
@@ -94,7 +118,11 @@ class Opening:
         return max(floor((room + CRUMB) / weight), 0)
 
     def wait(self, weight: int) -> float | None:
-        """Return when to ask again if it is the rate that keeps a job out."""
+        """Return when to ask again if it is the rate, or the delay of a job that holds the gate,
+        that keeps a job out.
+        """
+        if self.holder is not None and self.holder.lane is not None and self.holder.due_in > 0:
+            return self.holder.due_in
         rate, limit = self.limit.rate, self.limit
         weight = max(weight, self.kept)
         if rate is None or self._rate_left(rate) + CRUMB >= weight:
@@ -149,6 +177,14 @@ class Admission:
             if here <= room:
                 room, narrow = here, gate
         return room, narrow
+
+    def holder(self, gates: Sequence[Gate]) -> tuple[Gate, Holder] | None:
+        """Return the job that holds one of some gates, and which one."""
+        for gate in gates:
+            opening = self._openings.get(gate.name)
+            if opening is not None and opening.holder is not None:
+                return gate, opening.holder
+        return None
 
     def use(self, gates: Sequence[Gate], count: int) -> None:
         """Hand out so many."""

@@ -111,7 +111,15 @@ class LimitStore(Protocol):
         A gate that another claim holds for longer than a moment counts as full, and may be asked
         again after a moment. What is left of a gate when the first job of a lane needs more than
         that is kept for it: no lane behind may have it.
+
+        A job that passed a gate whose limit is `ordered`, and was put back by an end or a rescue,
+        holds that gate until it has ended: nothing else passes it, whatever its lane, its priority
+        or its due time. A lane that has to wait for such a job is blocked by the gate, until the
+        job is due.
         """
+
+    async def forget_holds(self, limit: int) -> int:
+        """Forget which jobs held ordered gates and have ended, up to so many; return how many."""
 
     async def gated_lanes(
         self, queues: Sequence[str], after: str, limit: int, boost_interval: timedelta

@@ -1,14 +1,15 @@
-"""Forgets what rates remember of names that nobody uses any more: keys come and go.
+"""Forgets what rates and ordered limits remember of keys that are no longer used.
 
 They are in nobody's way. So it is done now and then, by the leader of the maintenance alone.
 """
 
 from datetime import timedelta
-from typing import Final
+from typing import Final, Protocol
 
 from detent._engine.leadership import MAINTENANCE, Elector
 from detent._engine.service import Service
 from detent.events import Bus
+from detent.spi.limits import LimitStore
 from detent.spi.rates import RateStore
 from detent.spi.runtime import Runtime
 
@@ -20,12 +21,16 @@ GLANCE: Final = timedelta(minutes=1)
 IDLE: Final = timedelta(minutes=1)
 
 
+class Forgetful(RateStore, LimitStore, Protocol):
+    """What remembers rates, and the jobs that hold ordered limits."""
+
+
 class RateForgetter(Service):
     """Forgets, a page at a time."""
 
     name = "rates"
 
-    def __init__(self, runtime: Runtime, bus: Bus, store: RateStore, elector: Elector) -> None:
+    def __init__(self, runtime: Runtime, bus: Bus, store: Forgetful, elector: Elector) -> None:
         super().__init__(runtime, bus)
         self._store = store
         self._elector = elector
@@ -34,5 +39,8 @@ class RateForgetter(Service):
         """Forget a page, if this node leads."""
         if self._elector.leads(MAINTENANCE) is None:
             return GLANCE.total_seconds()
-        gone = await self._store.forget_rates(IDLE.total_seconds(), PAGE)
-        return 1.0 if gone >= PAGE else INTERVAL.total_seconds() * self.runtime.uniform(0.8, 1.0)
+        rates = await self._store.forget_rates(IDLE.total_seconds(), PAGE)
+        holds = await self._store.forget_holds(PAGE)
+        if max(rates, holds) >= PAGE:
+            return 1.0
+        return INTERVAL.total_seconds() * self.runtime.uniform(0.8, 1.0)

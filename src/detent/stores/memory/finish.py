@@ -74,6 +74,7 @@ def _go_back(tables: Tables, now: datetime, claim: Running, said: Settlement) ->
     place = claim.place._replace(attempt=claim.place.attempt + int(said.charged))
     if said.delay is not None:
         place = place._replace(due_at=now + timedelta(seconds=said.delay))
+    tables.hold(claim)
     if said.state is State.PENDING:
         tables.put_back(place)
     else:

@@ -7,7 +7,7 @@ from typing import Any
 
 from detent.model.gates import FAIR, QUEUE, Gate, gate_name, gates_of, is_gated
 from detent.model.job import Claim, queue_of
-from detent.model.limits import Admission, Limit, Opening
+from detent.model.limits import Admission, Holder, Limit, Opening
 from detent.model.rates import NOTHING_TAKEN, Grants, Rate, matters_until
 from detent.model.rates import take as take_rate
 from detent.spi.limits import GatedAnswer, GatedLane, GatedRequest, Head, LaneAnswer, LimitInfo
@@ -71,6 +71,12 @@ def claim_gated(tables: Tables, now: datetime, request: GatedRequest) -> GatedAn
             wish = 0
         room, narrow = admission.room(gates[scan.lane], wish)
         best = nsmallest(room + 1, _urgent(tables, now, scan, least, order), order)
+        if (holding := admission.holder(gates[scan.lane])) is not None:
+            gate, holder = holding
+            if holder.may_start_from(scan.lane):
+                room, best = min(room, 1), [tables.ready[holder.job]]
+            else:
+                room, narrow, best = 0, gate, []
         held = tuple(admission.held(gates[scan.lane]))
         taken = [take(tables, now, place, request, held) for place in best[:room]]
         admission.use(gates[scan.lane], len(taken))
@@ -139,6 +145,19 @@ def forget_rates(tables: Tables, now: datetime, idle_seconds: float, limit: int)
     return len(full)
 
 
+def forget_holds(tables: Tables, now: datetime, limit: int) -> int:
+    """Forget which jobs held gates and have ended."""
+    live = (tables.ready, tables.parked, tables.running)
+    ended = [
+        gate
+        for gate, job_id in sorted(tables.holds.items())
+        if not any(job_id in place for place in live)
+    ][:limit]
+    for gate in ended:
+        del tables.holds[gate]
+    return len(ended)
+
+
 def _take_rate(tables: Tables, now: datetime, ask: RateAsk) -> RateVerdict:
     taken = take_rate(ask.rate, _grants(tables, ask.name), ask.wanted, now.timestamp())
     _keep(tables, ask.name, ask.rate, taken.grants)
@@ -171,8 +190,19 @@ def _openings(tables: Tables, now: datetime, gates: Sequence[Gate]) -> dict[str,
             if held.name == gate.name
         )
         grants = _grants(tables, gate.name)
-        openings[gate.name] = Opening(rule.limit, now.timestamp(), used, grants)
+        holder = _holder(tables, now, gate.name) if rule.limit.ordered else None
+        openings[gate.name] = Opening(rule.limit, now.timestamp(), used, grants, holder=holder)
     return openings
+
+
+def _holder(tables: Tables, now: datetime, gate: str) -> Holder | None:
+    """Return the job that was put back behind an ordered gate and has not begun again or ended."""
+    job_id = tables.holds.get(gate)
+    if job_id is None:
+        return None
+    if (place := tables.ready.get(job_id)) is not None:
+        return Holder(job_id, place.lane, (place.due_at - now).total_seconds())
+    return Holder(job_id, None, 0.0) if job_id in tables.parked else None
 
 
 def _remember(tables: Tables, openings: dict[str, Opening]) -> None:

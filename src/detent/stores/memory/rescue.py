@@ -116,6 +116,7 @@ def _rescue_one(
     if verdict.state is State.PENDING:
         del tables.running[job_id]
         tables.progress.pop(job_id, None)
+        tables.hold(claim)
         tables.put_back(claim.place._replace(crashes=verdict.crashes, lane=verdict.lane))
     else:
         end(tables, now, _outcome(now, lost, claim, verdict, error))

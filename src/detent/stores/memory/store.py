@@ -335,6 +335,9 @@ class MemoryStore(Breaking, Telling, Scheduling):
     async def forget_rates(self, idle_seconds: float, limit: int) -> int:
         return await self._do(memory_limits.forget_rates, idle_seconds, limit)
 
+    async def forget_holds(self, limit: int) -> int:
+        return await self._do(memory_limits.forget_holds, limit)
+
     # Letting them go
 
     async def prune_jobs(self, request: PruneRequest) -> PrunedPage:

@@ -236,6 +236,8 @@ class Tables:
     last_alert: int = 0
     limits: dict[str, Rule] = field(default_factory=dict)
     rates: dict[str, Kept] = field(default_factory=dict)
+    holds: dict[str, UUID] = field(default_factory=dict)
+    """Of ordered gates the last job that was put back behind each."""
 
     schedules: dict[str, Scheduled] = field(default_factory=dict)
     revision: int = 0
@@ -262,6 +264,13 @@ class Tables:
         """Give a job a place in a lane, and let nodes know: it may stand below their floors."""
         self.ready[place.id] = place
         self.tell(Hint(place.lane, place.priority, place.due_at, place.id))
+
+    def hold(self, claim: Running) -> None:
+        """Let a job that goes back hold the ordered gates that it had passed."""
+        for gate in claim.permits:
+            rule = self.limits.get(gate.definition)
+            if rule is not None and rule.limit.ordered:
+                self.holds[gate.name] = claim.place.id
 
     def state_of(self, job_id: UUID) -> State:
         """Return the state that the place of a known job's row means."""

@@ -38,7 +38,7 @@ class Limiting:
         if not rows:
             return None
         declared = _read(name, rows[0]["declared"])
-        values = (None,) * 6 if declared is None else _columns(declared)[1:]
+        values = (*(None,) * 6, False) if declared is None else _columns(declared)[1:]
         await self.database.fetch("reset_limit", name, rows[0]["declared"], *values)
         return declared
 
@@ -46,7 +46,7 @@ class Limiting:
         """See `LimitStore.limits`."""
         return [
             LimitInfo(
-                _limit(*tuple(row)[:7]),
+                _limit(*tuple(row)[:8]),
                 _read(row["name"], row["declared"]),
                 row["edited"],
                 row["running"],
@@ -131,6 +131,10 @@ class Limiting:
         answers = await self.database.fetch("take_rates", *zip(*rows, strict=True))
         return [RateVerdict(*answer) for answer in answers]
 
+    async def forget_holds(self, limit: int) -> int:
+        """See `LimitStore.forget_holds`."""
+        return len(await self.database.fetch("forget_holds", limit))
+
     async def forget_rates(self, idle_seconds: float, limit: int) -> int:
         """See `RateStore.forget_rates`."""
         return len(await self.database.fetch("forget_rates", idle_seconds, limit))
@@ -155,19 +159,20 @@ def _of_wide(told: LaneAnswer, claims: Sequence[Claim], now: float) -> LaneAnswe
 def _columns(limit: Limit) -> tuple[Any, ...]:
     rate = limit.rate
     if rate is None:
-        return limit.name, limit.concurrency, None, None, None, None, limit.weight
-    per = rate.per.total_seconds()
-    return limit.name, limit.concurrency, rate.count, per, rate.burst, str(rate.algorithm), None
+        rated: tuple[Any, ...] = (None, None, None, None)
+    else:
+        rated = rate.count, rate.per.total_seconds(), rate.burst, str(rate.algorithm)
+    return limit.name, limit.concurrency, *rated, limit.weight, limit.ordered
 
 
 def _limit(name: str, *values: Any) -> Limit:
     """Return a limit of its columns, in the order of `_columns`."""
-    concurrency, count, per, burst, algorithm, weight = values
-    if count is None:
-        return Limit(name, concurrency, weight=weight)
-    return Limit(
-        name, concurrency, Rate(count, timedelta(seconds=per), burst, Algorithm(algorithm))
-    )
+    # Before limits could keep an order, nothing was said of it.
+    concurrency, count, per, burst, algorithm, weight, ordered = (*values, False)[:7]
+    rate = None
+    if count is not None:
+        rate = Rate(count, timedelta(seconds=per), burst, Algorithm(algorithm))
+    return Limit(name, concurrency, rate, weight, ordered)
 
 
 def _written(limit: Limit) -> str:

@@ -472,7 +472,16 @@ CREATE TABLE detent.detent_limit (
     -- What code says, as JSON; NULL when only an operator made this limit.
     declared    text,
     -- Whether an operator's word holds, and not the code's.
-    edited      boolean NOT NULL DEFAULT false
+    edited      boolean NOT NULL DEFAULT false,
+    -- Whether a job that is put back holds back the later ones.
+    ordered     boolean NOT NULL DEFAULT false
+);
+
+-- The last job that was put back behind an ordered gate, by the number of its lock. While that job is
+-- pending or parked, nothing else passes the gate. When it has ended this means nothing any more.
+CREATE TABLE detent.detent_hold (
+    gate bigint NOT NULL PRIMARY KEY,
+    job  uuid   NOT NULL
 );
 
 -- The gates at which a running job counts, by the numbers of their locks: an index of numbers is
@@ -693,6 +702,11 @@ DECLARE
     begun_     float8[]  := array_fill(NULL::float8, ARRAY[cardinality(gates_)]);
     -- And what a job needs for which the rest is kept, or light ones would overtake it for ever.
     kept_      integer[] := array_fill(0, ARRAY[cardinality(gates_)]);
+    -- The job that holds an ordered gate, the lane in which it is pending, and when it is due.
+    holders_   uuid[]    := array_fill(NULL::uuid, ARRAY[cardinality(gates_)]);
+    homes_     text[]    := array_fill(NULL::text, ARRAY[cardinality(gates_)]);
+    dues_      timestamptz[] := array_fill(NULL::timestamptz, ARRAY[cardinality(gates_)]);
+    holding_   integer;
     rules_     detent.detent_limit[] := array_fill(
         NULL::detent.detent_limit, ARRAY[cardinality(gates_)]);
     rule_      detent.detent_limit;
@@ -743,7 +757,8 @@ BEGIN
     -- used, and if that leaves room for all that is asked, there is no need to count.
     FOR gate_ IN
         SELECT asked.number, known AS rule, coalesce(bound.most, used.weight) AS used,
-            CASE WHEN bound.most IS NULL THEN used.fence ELSE asked.floor END AS floor
+            CASE WHEN bound.most IS NULL THEN used.fence ELSE asked.floor END AS floor,
+            hold.job AS holder, hold.lane AS home, hold.due_at AS holder_due_at
         FROM unnest(keys_, definitions_, places_, wishes_, floors_, mosts_, sinces_)
             WITH ORDINALITY AS asked (key, definition, place, wish, floor, most, since, number)
         CROSS JOIN LATERAL (
@@ -761,10 +776,30 @@ BEGIN
             WHERE bound.most IS NULL
                 AND held.place = asked.place AND held.gate = asked.key AND held.fence >= asked.floor
         ) AS used
+        LEFT JOIN LATERAL (
+            -- By the same snapshot as the count: who is put back gives up its permit and takes this.
+            SELECT hold.job, ready.lane, ready.due_at
+            FROM detent.detent_hold AS hold
+            LEFT JOIN LATERAL (
+                SELECT ready.lane, ready.due_at FROM detent.detent_ready AS ready
+                WHERE ready.id = hold.job OFFSET 0
+            ) AS ready ON true
+            LEFT JOIN LATERAL (
+                SELECT parked.id FROM detent.detent_parked AS parked
+                WHERE parked.id = hold.job OFFSET 0
+            ) AS parked ON true
+            -- Nothing is read for gates without an order.
+            WHERE hold.gate = CASE WHEN known.ordered THEN asked.key END
+                AND (ready.lane IS NOT NULL OR parked.id IS NOT NULL)
+            OFFSET 0
+        ) AS hold ON true
         WHERE limited_[asked.number] AND NOT busy_[asked.number]
     LOOP
         rule_ := gate_.rule;
         rules_[gate_.number] := rule_;
+        holders_[gate_.number] := gate_.holder;
+        homes_[gate_.number] := gate_.home;
+        dues_[gate_.number] := gate_.holder_due_at;
         IF rule_.concurrency IS NOT NULL THEN
             counted_[gate_.number] := rule_.concurrency - gate_.used;
             floors[gate_.number] := gate_.floor;
@@ -896,6 +931,7 @@ BEGIN
         held := NULL;
         blocked_by := NULL;
         keeps := false;
+        holding_ := NULL;
         weight := lane_.weight;
         IF lane_.paused THEN
             room := 0;
@@ -944,7 +980,21 @@ BEGIN
                 room := here_;
                 narrow_ := j;
             END IF;
+            IF holders_[number_] IS NOT NULL THEN
+                holding_ := j;
+            END IF;
         END LOOP;
+        IF holding_ IS NOT NULL THEN
+            number_ := lane_gates_[holding_];
+            IF homes_[number_] = lane AND dues_[number_] <= now THEN
+                -- It goes first, however urgent others are. They are due when it is taken.
+                lane_.best := holders_[number_];
+                lane_.count := lane_.count + 1;
+            ELSE
+                room := 0;
+                narrow_ := holding_;
+            END IF;
+        END IF;
         here_ := least(lane_.count, greatest(room, 1));
         only_one := CASE WHEN room = 1 AND lane_.count > 0 THEN lane_.best END;
         -- What is left when these are taken is due now, unless all that are due are among them.
@@ -989,6 +1039,8 @@ BEGIN
             END IF;
             IF busy_[number_] THEN
                 wait := 0.05 * (1 + random());
+            ELSIF narrow_ = holding_ AND dues_[number_] > now THEN
+                wait := date_part('epoch', dues_[number_] - now);
             END IF;
         END IF;
         first_ := ends_[i] + 1;

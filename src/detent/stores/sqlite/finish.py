@@ -102,12 +102,15 @@ class Settling:
             "tried": any(end.kind is not None for end in settlements),
         }
         self._steps = [step for step, needed in wanted.items() if needed]
+        self._goes_back = bool(states.intersection(GOES_BACK))
 
     def write(self, session: Session) -> list[Any]:
         """Write the ends of valid claims; return id, state and old place of each."""
         session.change(
             sql("settle_jobs", "said"), self._node, self._ids, self._ends, self._payloads
         )
+        if self._goes_back:
+            session.change(sql("settle_jobs", "held"))
         session.change(sql("settle_jobs", "gone"))
         for step in self._steps:
             session.change(sql("settle_jobs", step), session.now)

@@ -7,13 +7,13 @@ from typing import Any, Final
 import msgspec
 
 from detent.model.gates import FAIR, QUEUE, RESOURCE, TASK, Gate, gate_name, gates_of
-from detent.model.limits import Admission, Limit, Opening
+from detent.model.limits import Admission, Holder, Limit, Opening
 from detent.model.rates import Algorithm, Grants, Rate, matters_until, take
 from detent.spi.limits import GatedAnswer, GatedLane, GatedRequest, Head, LaneAnswer, LimitInfo
 from detent.spi.rates import RateAsk, RateVerdict
 from detent.spi.scans import LaneScan
 from detent.stores.sqlite.claim import begin_at, claim_from
-from detent.stores.sqlite.columns import MICROSECONDS, seconds, span, written
+from detent.stores.sqlite.columns import MICROSECONDS, seconds, span, uuid, written
 from detent.stores.sqlite.database import Database
 from detent.stores.sqlite.session import Session
 from detent.stores.sqlite.statements import sql
@@ -72,7 +72,7 @@ class Limiting:
         """See `LimitStore.limits`."""
         rows = await self.database.read(lambda session: session.rows(sql("list_limits")))
         return [
-            LimitInfo(_limit(*row[:7]), _read(row[0], row[7]), bool(row[8]), row[9])
+            LimitInfo(_limit(*row[:8]), _read(row[0], row[8]), bool(row[9]), row[10])
             for row in map(tuple, rows)
         ]
 
@@ -98,6 +98,10 @@ class Limiting:
     async def take(self, asks: Sequence[RateAsk]) -> list[RateVerdict]:
         """See `RateStore.take`."""
         return await self.database.write(lambda session: [_take(session, ask) for ask in asks])
+
+    async def forget_holds(self, limit: int) -> int:
+        """See `LimitStore.forget_holds`."""
+        return await self.database.write(lambda session: session.change(sql("forget_holds"), limit))
 
     async def forget_rates(self, idle_seconds: float, limit: int) -> int:
         """See `RateStore.forget_rates`."""
@@ -144,9 +148,14 @@ class _GatedClaiming:
             if admission.under_rate(gates):
                 wish = min(wish, free)
             room, narrow = admission.room(gates, wish)
+            holder = None
+            if (holding := admission.holder(gates)) is not None:
+                gate, holder = holding
+                if not holder.may_start_from(scan.lane):
+                    room, narrow = 0, gate
             taken = 0
             if room > 0 and number in due:
-                taken = self._take_from(session, scan, room, fence, least)
+                taken = self._take_from(session, scan, room, fence, least, holder)
                 _mark(session, fence, scan.lane, admission.held(gates))
                 admission.use(gates, taken)
             total += taken
@@ -188,8 +197,16 @@ class _GatedClaiming:
         return [told.get(share) for share in shares]
 
     def _take_from(
-        self, session: Session, scan: LaneScan, room: int, fence: int, least: int
+        self,
+        session: Session,
+        scan: LaneScan,
+        room: int,
+        fence: int,
+        least: int,
+        holder: Holder | None,
     ) -> int:
+        if holder is not None:
+            return session.change(sql("claim_gated", "holder"), fence, holder.job.bytes)
         return session.change(
             sql("claim_jobs", "heads"),
             fence,
@@ -233,14 +250,19 @@ def _openings(session: Session, gates: Sequence[Gate]) -> dict[str, Opening]:
     openings = {}
     now = session.now / MICROSECONDS
     for row in session.table(sql("claim_gated", "gates"), asked):
-        name, *columns, used, bucket, passes = row
+        name, *columns, used, bucket, passes, ordered, hold = row
         openings[name] = Opening(
-            _limit(_any_name(name), *columns, None),
+            _limit(_any_name(name), *columns, None, ordered),
             now,
             used or 0,
             _grants(bucket, passes),
+            holder=None if hold is None else _holder(session.now, *_values(hold)),
         )
     return openings
+
+
+def _holder(now: int, job_id: str, lane: str | None, due_at: int | None) -> Holder:
+    return Holder(uuid(job_id), lane, 0.0 if due_at is None else (due_at - now) / MICROSECONDS)
 
 
 def _remember(session: Session, openings: dict[str, Opening]) -> None:
@@ -327,19 +349,20 @@ def _close(session: Session, name: str) -> None:
 def _columns(limit: Limit) -> tuple[Any, ...]:
     rate = limit.rate
     if rate is None:
-        return limit.name, limit.concurrency, None, None, None, None, limit.weight
-    per = span(rate.per)
-    return limit.name, limit.concurrency, rate.count, per, rate.burst, str(rate.algorithm), None
+        rated: tuple[Any, ...] = (None, None, None, None)
+    else:
+        rated = rate.count, span(rate.per), rate.burst, str(rate.algorithm)
+    return limit.name, limit.concurrency, *rated, limit.weight, int(limit.ordered)
 
 
 def _limit(name: str, *values: Any) -> Limit:
     """Return a limit of its columns, in the order of `_columns`."""
-    concurrency, count, per, burst, algorithm, weight = values
-    if count is None:
-        return Limit(name, concurrency, weight=weight)
-    return Limit(
-        name, concurrency, Rate(count, timedelta(microseconds=per), burst, Algorithm(algorithm))
-    )
+    # Before limits could keep an order, nothing was said of it.
+    concurrency, count, per, burst, algorithm, weight, ordered = (*values, 0)[:7]
+    rate = None
+    if count is not None:
+        rate = Rate(count, timedelta(microseconds=per), burst, Algorithm(algorithm))
+    return Limit(name, concurrency, rate, weight, bool(ordered))
 
 
 def _written(limit: Limit) -> str:

@@ -99,6 +99,7 @@ def _rescue(
     ends = written([_fields(claim, max_crashes, payloads) for claim in claims])
     ids = packed(claim.id for claim in claims)
     session.change(sql("rescue_claims", "said"), ids, ends, payloads.blob())
+    session.change(sql("settle_jobs", "held"))
     session.change(sql("settle_jobs", "gone"))
     session.change(sql("rescue_claims", "outcome"), session.now)
     session.change(sql("settle_jobs", "ready"), session.now)

@@ -435,7 +435,16 @@ CREATE TABLE detent_limit (
     -- What code says, as JSON; NULL when only an operator made this limit.
     declared    TEXT,
     -- Whether an operator's word holds, and not the code's.
-    edited      INTEGER NOT NULL DEFAULT 0
+    edited      INTEGER NOT NULL DEFAULT 0,
+    -- Whether a job that is put back holds back the later ones.
+    ordered     INTEGER NOT NULL DEFAULT 0
+) STRICT, WITHOUT ROWID;
+
+-- The last job that was put back behind an ordered gate. While that job is pending or parked, nothing
+-- else passes the gate. When it has ended this means nothing any more.
+CREATE TABLE detent_hold (
+    gate TEXT NOT NULL PRIMARY KEY,
+    job  BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 -- The gates at which a running job counts. Its weight is what it takes of its resource; NULL stands

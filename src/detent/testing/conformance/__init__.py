@@ -73,6 +73,7 @@ from detent.testing.conformance.locks import LockConformance  # noqa: E402
 from detent.testing.conformance.nodes import NodeConformance  # noqa: E402
 from detent.testing.conformance.notifier import NotifierConformance  # noqa: E402
 from detent.testing.conformance.numbers import NumberConformance  # noqa: E402
+from detent.testing.conformance.ordered import OrderedConformance  # noqa: E402
 from detent.testing.conformance.outbox import OutboxConformance  # noqa: E402
 from detent.testing.conformance.overlap import OverlapConformance  # noqa: E402
 from detent.testing.conformance.rescue import RescueConformance  # noqa: E402
@@ -100,6 +101,7 @@ __all__ = [
     "NodeConformance",
     "NotifierConformance",
     "NumberConformance",
+    "OrderedConformance",
     "OutboxConformance",
     "OverlapConformance",
     "RescueConformance",
@@ -125,6 +127,7 @@ class StoreConformance(
     RetentionConformance,
     LeaderConformance,
     LimitConformance,
+    OrderedConformance,
     TurnConformance,
     LockConformance,
     NumberConformance,

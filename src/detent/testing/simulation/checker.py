@@ -22,7 +22,7 @@ from detent.events import (
 from detent.model.state import Verb
 from detent.spi.notifier import Hint, SignalHint, Wake
 from detent.spi.rescue import Rescue
-from detent.stores.memory.tables import Ready, Tables
+from detent.stores.memory.tables import Ready, Running, Tables
 from detent.testing.simulation.book import Book
 from detent.testing.simulation.breakers import BreakerRules
 from detent.testing.simulation.claims import ENDS, ClaimRules, claims_in
@@ -243,7 +243,7 @@ class Checker:
     def _look_at_claims(self, flight: Flight, tables: Tables, now: datetime) -> None:
         if flight.statement in CLAIMS:
             self._claims.claimed(flight, now)
-            self._limits.claimed(tables)
+            self._limits.claimed(claims_in(flight), tables)
         elif flight.statement == "rescue" and flight.error is None:
             self.leases.rescued(flight, tables, now)
         elif flight.statement == "_commit" or flight.statement in FENCED:
@@ -269,6 +269,8 @@ class Checker:
             f"{history.place(was)} -> {history.place(places[0])}",
         )
         self._claims.moved(flight, job_id, was, places[0], tables)
+        if isinstance(was, Running) and flight.statement != "release_claims":
+            self._limits.ended(was, places[0], tables)
         self.outbox.moved(job_id, tables)
 
     def _tell_other(self, flight: Flight, tables: Tables, changed: Sequence[str]) -> None:

@@ -143,7 +143,9 @@ def _declare_well_behaved(app: App) -> None:
         return len(text)
 
     @app.task(name="serial", concurrency=1, concurrency_key=lambda key: key)
-    async def serial(key: str, seconds: float) -> None:
+    async def serial(ctx: JobContext, key: str, seconds: float) -> None:
+        if ctx.attempt == 1 and seconds > 1.5:
+            raise RetryAfter(timedelta(seconds=seconds))
         await asyncio.sleep(seconds)
 
     @app.task(name="crowded", concurrency=3)

@@ -16,7 +16,7 @@ WITH held AS (
     SELECT name, sum(weight) AS weight FROM held GROUP BY name
 )
 SELECT known.name, known.concurrency, known.rate_count, known.rate_per, known.burst,
-    known.algorithm, known.weight, known.declared, known.edited,
+    known.algorithm, known.weight, known.ordered, known.declared, known.edited,
     coalesce((SELECT used.weight FROM used WHERE used.name = known.name), 0)::integer AS running
 FROM detent.detent_limit AS known
 ORDER BY known.name

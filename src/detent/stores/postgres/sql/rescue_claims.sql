@@ -13,6 +13,7 @@ WITH gone AS (
         AND running.fence = said.fence AND running.node = said.node
     RETURNING running.id, running.fence, running.node, running.claimed_at, running.due_at,
         running.attempt, running.generation, running.priority, running.hooks,
+        running.task_gate,
         said.task, said.queue, said.state, said.crashes, said.lane, said.error, said.reason
 ), ended AS (
     INSERT INTO detent.detent_outcome (
@@ -31,6 +32,19 @@ WITH gone AS (
     SELECT id, due_at, attempt, generation, priority, crashes, hooks, lane
     FROM gone
     WHERE state = 'pending'
+), held AS (
+    -- See settle_jobs.
+    INSERT INTO detent.detent_hold (gate, job)
+    SELECT DISTINCT ON (gone.task_gate) gone.task_gate, gone.id
+    FROM gone
+    CROSS JOIN LATERAL (
+        SELECT 1 FROM detent.detent_limit AS known
+        WHERE known.name = substring(gone.lane FROM '~(task:[^~*+#]*#?)') AND known.ordered
+        OFFSET 0
+    ) AS known
+    WHERE gone.task_gate IS NOT NULL AND gone.state = 'pending'
+    ORDER BY gone.task_gate
+    ON CONFLICT (gate) DO UPDATE SET job = excluded.job
 ), tried AS (
     INSERT INTO detent.detent_attempt (
         id, generation, number, kind, node, started_at, ended_at, error

@@ -44,6 +44,19 @@ WITH gone AS (
         crashes, hooks, lane
     FROM gone
     WHERE state = 'waiting'
+), held AS (
+    -- A job that goes back behind an ordered gate holds it: see detent_hold.
+    INSERT INTO detent.detent_hold (gate, job)
+    SELECT DISTINCT ON (gone.task_gate) gone.task_gate, gone.id
+    FROM gone
+    CROSS JOIN LATERAL (
+        SELECT 1 FROM detent.detent_limit AS known
+        WHERE known.name = substring(gone.lane FROM '~(task:[^~*+#]*#?)') AND known.ordered
+        OFFSET 0
+    ) AS known
+    WHERE gone.task_gate IS NOT NULL AND gone.state IN ('pending', 'waiting')
+    ORDER BY gone.task_gate
+    ON CONFLICT (gate) DO UPDATE SET job = excluded.job
 ), tried AS (
     INSERT INTO detent.detent_attempt (
         id, generation, number, kind, node, started_at, ended_at, error

@@ -54,10 +54,29 @@ SELECT CAST(json_group_array(json_array(
     (SELECT json_array(tokens, at) FROM detent_bucket
      WHERE gate = json_extract(asked.value, '$[0]')),
     (SELECT json_group_array(json_array(at, number)) FROM detent_pass
-     WHERE gate = json_extract(asked.value, '$[0]'))
+     WHERE gate = json_extract(asked.value, '$[0]')),
+    known.ordered,
+    -- The job that was put back behind an ordered gate, where it is pending, and when it is due.
+    CASE WHEN known.ordered THEN (
+        SELECT json_array(hex(hold.job), ready.lane, ready.due_at)
+        FROM detent_hold AS hold
+        LEFT JOIN detent_ready AS ready ON ready.id = hold.job
+        WHERE hold.gate = json_extract(asked.value, '$[0]')
+            AND (ready.id IS NOT NULL
+                OR EXISTS (SELECT 1 FROM detent_parked WHERE detent_parked.id = hold.job))
+    ) END
 )) AS BLOB)
 FROM json_each(?1) AS asked
 CROSS JOIN detent_limit AS known ON known.name = json_extract(asked.value, '$[1]')
+
+-- step: holder
+-- Take the job that holds an ordered gate, before all others.
+-- ?1 fence  ?2 id
+INSERT INTO temp.detent_taken (
+    fence, id, due_at, attempt, generation, priority, crashes, hooks, lane
+)
+SELECT ?1, id, due_at, attempt, generation, priority, crashes, hooks, lane
+FROM detent_ready WHERE id = ?2
 
 -- step: limited
 -- At which gates these jobs count while they run, if at any.

@@ -11,11 +11,11 @@ CROSS JOIN detent_limit AS known
 
 -- step: declare
 -- ?1 name  ?2 concurrency  ?3 count  ?4 time  ?5 burst  ?6 algorithm  ?7 weight
--- ?8 all of it as JSON
+-- ?8 whether jobs keep their order  ?9 all of it as JSON
 INSERT INTO detent_limit AS known (
-    name, concurrency, rate_count, rate_per, burst, algorithm, weight, declared
+    name, concurrency, rate_count, rate_per, burst, algorithm, weight, ordered, declared
 )
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
 ON CONFLICT (name) DO UPDATE
 SET declared = excluded.declared,
     concurrency = CASE WHEN known.edited THEN known.concurrency ELSE excluded.concurrency END,
@@ -23,7 +23,8 @@ SET declared = excluded.declared,
     rate_per = CASE WHEN known.edited THEN known.rate_per ELSE excluded.rate_per END,
     burst = CASE WHEN known.edited THEN known.burst ELSE excluded.burst END,
     algorithm = CASE WHEN known.edited THEN known.algorithm ELSE excluded.algorithm END,
-    weight = CASE WHEN known.edited THEN known.weight ELSE excluded.weight END
+    weight = CASE WHEN known.edited THEN known.weight ELSE excluded.weight END,
+    ordered = CASE WHEN known.edited THEN known.ordered ELSE excluded.ordered END
 WHERE known.declared IS NOT excluded.declared
 
 -- step: close

@@ -1,10 +1,11 @@
 -- Let an operator's word hold.
 -- ?1 name  ?2 concurrency  ?3 count  ?4 time  ?5 burst  ?6 algorithm  ?7 weight
+-- ?8 whether jobs keep their order
 INSERT INTO detent_limit (
-    name, concurrency, rate_count, rate_per, burst, algorithm, weight, edited
+    name, concurrency, rate_count, rate_per, burst, algorithm, weight, ordered, edited
 )
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 1)
 ON CONFLICT (name) DO UPDATE
 SET concurrency = excluded.concurrency, rate_count = excluded.rate_count,
     rate_per = excluded.rate_per, burst = excluded.burst, algorithm = excluded.algorithm,
-    weight = excluded.weight, edited = 1
+    weight = excluded.weight, ordered = excluded.ordered, edited = 1

@@ -23,6 +23,21 @@ CROSS JOIN detent_running AS running ON running.id = substr(?2, said.key * 16 + 
 WHERE running.fence = json_extract(said.value, '$[0]') AND running.node = ?1
 ON CONFLICT (id) DO NOTHING
 
+-- step: held
+-- A job that goes back behind an ordered gate holds it: see detent_hold. While it still stands among
+-- the claims.
+INSERT INTO detent_hold (gate, job)
+SELECT running.task_gate, running.id
+FROM temp.detent_end AS ended
+CROSS JOIN detent_running AS running ON running.id = ended.id AND running.task_gate IS NOT NULL
+CROSS JOIN detent_limit AS known
+    ON known.name = CASE WHEN instr(running.task_gate, '#')
+        THEN substr(running.task_gate, 1, instr(running.task_gate, '#'))
+        ELSE running.task_gate END
+    AND known.ordered
+WHERE ended.state IN ('pending', 'waiting')
+ON CONFLICT (gate) DO UPDATE SET job = excluded.job
+
 -- step: gone
 DELETE FROM detent_running WHERE id IN (SELECT id FROM temp.detent_end)
 
