@@ -18,7 +18,7 @@ from detent.schedule_events import *  # noqa: F403  the same
 
 @dataclass(frozen=True, slots=True)
 class JobStarted:
-    """An attempt begins."""
+    """An attempt begins; it may still wait for a worker of its executor, and go back from there."""
 
     job_id: UUID
     task: str
