@@ -33,7 +33,8 @@ def main() -> int:
     parser.add_argument("--longest", type=float, default=LONGEST, help="seconds for a set-up")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="a new folder for all logs")
     given = parser.parse_args()
-    counts = {name: given.rounds or FAULTS[name] for name in given.fault or FAULTS}
+    chosen = given.fault or [name for name, count in FAULTS.items() if count]
+    counts = {name: given.rounds or max(FAULTS[name], 1) for name in chosen}
     times = DEFAULT if given.defaults else SHORT
     plans = [Plan(setup, times, in_turn(counts)) for setup in given.setup or SETUPS]
     try:

@@ -29,6 +29,7 @@ global
 defaults
     mode tcp
     timeout connect 3s
+    retries 0
     timeout client 1h
     timeout server 1h
     timeout check 2s
@@ -36,7 +37,8 @@ listen primary
     bind 127.0.0.1:{port}
     option httpchk OPTIONS /primary
     http-check expect status 200
-    default-server inter 1s fall 2 rise 1 on-marked-down shutdown-sessions
+    default-server inter 1s fastinter 300ms downinter 500ms fall 2 rise 1
+    default-server on-marked-down shutdown-sessions
 """
 
 

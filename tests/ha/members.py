@@ -162,6 +162,12 @@ class Member:
         assert self.postmaster is not None
         os.kill(self.postmaster, signal.SIGKILL)
 
+    def kill_patroni(self) -> None:
+        """Kill Patroni alone; PostgreSQL goes on, and does not know that it was replaced."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
     def kill(self) -> None:
         """Kill everything on this host at once."""
         self.send(signal.SIGSTOP)  # none of them can start another meanwhile
