@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 
 from detent import App, Priority
+from detent._engine.claim import PAGE
 from detent.config import Config, NodeConfig
 from detent.errors import StoreError
 from detent.events import ClaimsReconciled
@@ -357,3 +358,22 @@ async def test_each_queue_is_asked_when_its_next_job_is_due() -> None:
         began = stage.now
         await stage.until(lambda: len(begun) == 3, 100)
     assert {name: round(at - began, 1) for name, at in begun.items()} == due
+
+
+@in_virtual_time
+async def test_polls_of_very_many_queues_go_page_by_page_and_miss_none() -> None:
+    stage = Stage(wakeups=False)
+
+    @stage.app.task
+    async def work() -> None: ...
+
+    queues = {f"queue{number}": 2 for number in range(2 * PAGE + 10)}
+    async with stage.node(queues=queues):
+        await asyncio.sleep(1)
+        stage.line.calls.clear()
+        for number, queue in enumerate(("queue0", f"queue{PAGE}", f"queue{2 * PAGE + 9}")):
+            await work.options(queue=queue).enqueue()
+            began = stage.now
+            assert await stage.until(partial(has_ended, stage, number + 1)) - began < 11.0
+    polls = [call for call in stage.line.calls if call.statement == "next_due"]
+    assert max(len(call.args[0]) for call in polls) == PAGE

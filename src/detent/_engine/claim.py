@@ -1,6 +1,6 @@
 """Asks the store for work: as much as there is room for, and no more."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -29,8 +29,8 @@ ASK_AGAIN: Final = (0.005, 0.020)
 # Rows that somebody keeps locked for long are left to the next poll after so many tries.
 MISSES: Final = 50
 FOREVER: Final = 3_600.0
-# A poll of more lanes than this takes a good while: it may take 5 % of the time.
-MANY: Final = 100
+# A poll looks at so many queues at once; polls of more than that may take 5 % of the time.
+PAGE: Final = 250
 REST: Final = 20
 LONGEST_REST: Final = 10.0
 # A claim locks as many rows of each lane of a queue as there is room for, and leaves all but the
@@ -76,7 +76,13 @@ class Claimer(Service):
         self._poll_at = float("inf")
         """When to look at all queues; at the start all of them are asked."""
         self._is_quiet = False
-        """Whether nothing has been going on since the last poll."""
+        """Whether nothing has been going on since the last poll began."""
+        self._queues = deque(config.slots())
+        """All queues, in the order in which polls look at them."""
+        self._unseen = 0
+        """At how many of them the poll that goes on has not looked."""
+        self._from_beginning = False
+        """Whether it looks behind all floors."""
         self._unable = False
         self.stirred = True
         """Whether something has been going on since this was last set to False."""
@@ -146,6 +152,7 @@ class Claimer(Service):
     def poll_soon(self) -> None:
         """Look at all queues as soon as possible."""
         self._poll_at = float("-inf")
+        self._unseen = len(self._queues)
         self.wake()
 
     def room_came(self, queue: str | None = None) -> None:
@@ -182,9 +189,7 @@ class Claimer(Service):
             return 1.0
         now = self.runtime.monotonic()
         self._agenda.come_due(now)
-        is_poll = now >= self._poll_at
-        if is_poll:
-            await self._poll()
+        has_polled = now >= self._poll_at and await self._poll()
         rooms = self._rooms(self._agenda.now)
         if self._hungry and rooms and self._limit(rooms) < self._enough:
             # Others will be free in a moment; until then there is no hurry.
@@ -192,7 +197,7 @@ class Claimer(Service):
             rooms = self._rooms(self._agenda.now)
         if not rooms:
             return self._until_next()
-        whole = is_poll or len(rooms) == len(self.served.by_queue)
+        whole = has_polled or len(rooms) == len(self.served.by_queue)
         return await self._claim_from(rooms, whole=whole)
 
     def _limit(self, rooms: Mapping[str, int]) -> int:
@@ -297,17 +302,17 @@ class Claimer(Service):
 
     # What comes next
 
-    async def _poll(self) -> None:
-        """Look at all queues that have room: one statement, and nothing is written."""
-        if self._is_quiet:
-            # Nothing is going on, so this look can afford to begin at the very beginning.
-            self.floors.forget()
-        self._is_quiet = True
+    async def _poll(self) -> bool:
+        """Look at the next page of queues: one statement, and nothing is written.
+
+        Return whether it was the last one: then all queues have been looked at.
+        """
         moment, before = self.store_time(), self.runtime.monotonic()
+        page = self._next_page()
         rooms = self._rooms(
             [
                 queue
-                for queue in self.served.by_queue
+                for queue in page
                 if queue not in self._lent and not self._agenda.waits_for_room(queue)
             ]
         )
@@ -319,10 +324,28 @@ class Claimer(Service):
             self._agenda.ask(rooms)
             raise
         self._plan(scans, due, moment, claimed=False)
+        now = self.runtime.monotonic()
+        self._poll_at = now + min(REST * (now - before), LONGEST_REST)
+        if self._unseen:
+            return False
+        rest_until = self._poll_at if len(self._queues) > PAGE else now
         self._plan_poll(0, max(self._limit(rooms), 1), whole=True)
-        if len(scans) > MANY:
-            now = self.runtime.monotonic()
-            self._poll_at = max(self._poll_at, now + min(REST * (now - before), LONGEST_REST))
+        self._poll_at = max(self._poll_at, rest_until)
+        return True
+
+    def _next_page(self) -> Sequence[str]:
+        """Return the queues to look at next: a poll of very many would hold up the event loop."""
+        if not self._unseen:
+            self._unseen = len(self._queues)
+            self._from_beginning, self._is_quiet = self._is_quiet, True
+        page = [self._queues[each] for each in range(min(PAGE, self._unseen))]
+        self._queues.rotate(-len(page))
+        self._unseen -= len(page)
+        if self._from_beginning:
+            # Nothing is going on, so this look can afford to begin at the very beginning.
+            for lane in [lane for queue in page for lane in self.served.by_queue[queue]]:
+                self.floors.forget_lane(lane)
+        return page
 
     def _plan(
         self,

@@ -1,5 +1,6 @@
 """Finds jobs that stand below the floors, beside the hot path."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from detent._engine.claim import Claimer
@@ -9,6 +10,8 @@ from detent.spi.runtime import Runtime
 from detent.spi.store import ClaimStore
 
 INTERVAL: Final = 1.0
+# How many lanes are looked at by one statement.
+PAGE: Final = 500
 # A look may walk over many dead rows; it may cost 2 % of the time at most.
 REST: Final = 50
 # What was slow may have been our own event loop or the line, and not the look.
@@ -29,16 +32,21 @@ class Looker(Service):
         super().__init__(runtime, bus)
         self._store = store
         self._claimer = claimer
+        self._unseen: Sequence[str] = ()
+        """The lanes that are still to be looked at in this round."""
 
     async def run_once(self) -> float:
         """Look once, unless nothing has been going on: then the next poll sees everything."""
         claimer = self._claimer
-        if not claimer.stirred:
+        if not self._unseen and not claimer.stirred:
             return INTERVAL
-        claimer.stirred = False
+        if not self._unseen:
+            claimer.stirred = False
+            self._unseen = claimer.lanes
+        page, self._unseen = self._unseen[:PAGE], self._unseen[PAGE:]
         before, moment = self.runtime.monotonic(), claimer.store_time()
-        positions = await self._store.look(claimer.lanes)
-        if claimer.floors.learn(claimer.lanes, positions, moment):
+        positions = await self._store.look(page)
+        if claimer.floors.learn(page, positions, moment):
             claimer.poll_soon()
-        took = self.runtime.monotonic() - before
-        return max(INTERVAL, rest_after(took))
+        rest = rest_after(self.runtime.monotonic() - before)
+        return rest if self._unseen else max(INTERVAL, rest)
