@@ -310,6 +310,21 @@ async def test_a_drain_does_not_wait_for_work_that_the_fence_has_taken_away() ->
 
 
 @in_virtual_time
+async def test_comparing_takes_a_small_share_of_the_time() -> None:
+    """The store may have to walk over many dead rows to find the claims of a node."""
+    stage = Stage()
+    async with stage.node(reconcile_interval=timedelta(seconds=1)):
+        await asyncio.sleep(10)
+        stage.line.latency = 0.05
+        await asyncio.sleep(10)
+        before = stage.line.count("claims_of")
+        await asyncio.sleep(1_000)
+        # It takes a tenth of a second there and back, so the pauses are 50 s long.
+        assert 15 <= stage.line.count("claims_of") - before <= 21
+        stage.line.latency = 0.0
+
+
+@in_virtual_time
 async def test_a_claim_that_is_made_after_its_caller_was_cut_off_is_found_within_seconds() -> None:
     """The server may still be at it when the node, on another connection, first compares."""
     stage = Stage()

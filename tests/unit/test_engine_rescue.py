@@ -5,21 +5,25 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any, cast
 
 import pytest
 
+from detent._engine.maintenance.rescue import Rescuer
 from detent._engine.node import Node
 from detent.app import App
 from detent.config import ClusterConfig, Config
 from detent.context import JobContext
 from detent.errors import ConfigError, JobFailed, NodeNotFound
-from detent.events import ClaimOrphaned, JobRescued, NodeDied
+from detent.events import Bus, ClaimOrphaned, JobRescued, NodeDied
 from detent.model.state import State
 from detent.spi.nodes import NodeInfo
+from detent.spi.rescue import Rescue
+from detent.stores.memory import MemoryStore
 from detent.testing.conformance.builders import claim_request, lane_scan
 from detent.testing.simulation.stage import Stage
-from detent.testing.virtual import in_virtual_time
+from detent.testing.virtual import VirtualRuntime, in_virtual_time
 
 
 class Doomed:
@@ -409,3 +413,52 @@ async def test_a_claim_whose_job_was_deleted_by_hand_is_removed_and_told() -> No
         )
         assert stage.now - deleted < 60
         assert not stage.tables.running
+
+
+class Looked(MemoryStore):
+    """A store that takes its time to look everywhere, and notes who wanted that when."""
+
+    def __init__(self, runtime: VirtualRuntime, took: float) -> None:
+        super().__init__(runtime.utcnow)
+        self.looks: list[tuple[float, bool]] = []
+        self._runtime = runtime
+        self._took = took
+
+    async def rescue(self, limit: int, max_crashes: int, *, everywhere: bool = False) -> Rescue:
+        self.looks.append((self._runtime.monotonic(), everywhere))
+        if everywhere:
+            await self._runtime.sleep(self._took)
+        return await super().rescue(limit, max_crashes, everywhere=everywhere)
+
+
+async def looks_of(*, leads: bool, took: float) -> list[tuple[float, bool]]:
+    """Let a rescuer sweep every ten seconds for some minutes; return when it looked, and where."""
+    runtime = VirtualRuntime()
+    store = Looked(runtime, took)
+    rescuer = Rescuer(
+        runtime,
+        Bus(),
+        store,
+        max_crashes=3,
+        sweep_interval=timedelta(seconds=10),
+        forget_after=timedelta(hours=1),
+        leads=lambda: leads,
+    )
+    until = runtime.monotonic() + 600
+    while runtime.monotonic() < until:
+        await runtime.sleep(await rescuer.run_once())
+    return store.looks
+
+
+@in_virtual_time
+async def test_only_the_leader_looks_everywhere_and_rests_for_as_long_as_that_costs() -> None:
+    others = await looks_of(leads=False, took=0.0)
+    assert len(others) >= 60
+    assert not any(everywhere for _, everywhere in others)
+    quick = await looks_of(leads=True, took=0.01)
+    assert sum(everywhere for _, everywhere in quick) >= 60
+    slow = await looks_of(leads=True, took=1.0)
+    moments = [at for at, everywhere in slow if everywhere]
+    assert all(later - at >= 100 for at, later in pairwise(moments)), "1 % of the time"
+    assert len(moments) >= 3
+    assert len(slow) >= 60, "nodes that were declared dead are looked for as often as ever"

@@ -16,6 +16,8 @@ LOOKS_AFTER_TROUBLE: Final = (1.0, 5.0)
 # To find the claims of a node the store may have to read all claims, dead rows included: an index
 # by node would cost every claim. So comparing takes at most this share of the time, in each node.
 SHARE: Final = 0.002
+# What was slow may have been the line or this process, and not the read.
+LONGEST_PAUSE: Final = 600.0
 
 
 class Reconciler(Service):
@@ -51,7 +53,7 @@ class Reconciler(Service):
             pause, *rest = self._looks
             self._looks = tuple(rest)
             return max(pause, rest_after(took))
-        return max(self._interval, took / SHARE)
+        return max(self._interval, min(took / SHARE, LONGEST_PAUSE))
 
     async def compare(self) -> None:
         """Give back what is unknown, once all claims have landed that the store may have told of.

@@ -18,9 +18,10 @@ from detent.spi.runtime import Runtime
 PAGE: Final = 500
 # Nodes look this long apart from each other, so that one finds the work done by the first.
 APART: Final = 0.5
-# A sweep of the leader reads all claims, among which dead rows may stand: it takes at most this
-# share of the time.
-SWEEP_SHARE: Final = 0.01
+# The leader looks everywhere, which reads all claims, dead rows included: it takes at most this
+# share of the time. What was slow may have been the line, so the rest has an end.
+SHARE: Final = 0.01
+LONGEST_REST: Final = 300.0
 # How often the news of the heartbeat, which come on another thread, are looked at, and claims that
 # somebody was busy with.
 GLANCE: Final = 1.0
@@ -62,6 +63,7 @@ class Rescuer(Service):
         """Whether this node does the chores of the cluster."""
         self._looked_at: float | None = None
         self._sweep_at = 0.0
+        self._everywhere_at = 0.0
         self._apart = 0.0
         self._busy = False
         self._news = NOTHING
@@ -77,8 +79,11 @@ class Rescuer(Service):
         if not (self.woken or self._is_due(now)):
             return self._wait(now)
         sweep = self._looked_at is None or now >= self._sweep_at
-        everywhere = sweep and self._leads()
+        everywhere = sweep and now >= self._everywhere_at and self._leads()
         rescue = await self._store.rescue(PAGE, self._max_crashes, everywhere=everywhere)
+        if everywhere:
+            took = self.runtime.monotonic() - now
+            self._everywhere_at = now + min(took / SHARE, LONGEST_REST)
         for node in rescue.nodes:
             self.bus.emit(NodeDied(node.incarnation, node.name, node.host, node.pid))
         for job in rescue.jobs:
@@ -93,9 +98,7 @@ class Rescuer(Service):
             return 0.0
         if sweep:
             await self._store.forget_nodes(self._forget_after, PAGE)
-            took = self.runtime.monotonic() - now
-            pause = self._sweep_interval * self.runtime.uniform(0.8, 1.0)
-            self._sweep_at = now + max(pause, took / SWEEP_SHARE)
+            self._sweep_at = now + self._sweep_interval * self.runtime.uniform(0.8, 1.0)
         self._looked_at = now
         self._apart = self.runtime.uniform(0.0, APART)
         return self._wait(now)
