@@ -9,6 +9,7 @@ __all__ = [
     "DaemonStarted",
     "DaemonStopped",
     "DaemonStuck",
+    "HistoryLost",
     "LeaderElected",
     "LeaderLost",
     "LeaderResigned",
@@ -103,3 +104,11 @@ class LockWasLost:
     name: str
     fence: int
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryLost:
+    """The store has forgotten what it had acknowledged: it was set back, or a standby lacked it."""
+
+    node: UUID
+    evidence: str

@@ -7,7 +7,8 @@ from uuid import UUID
 import pytest
 
 from detent import JobContext, Retry, State
-from detent.events import ClaimsReconciled, ClaimWasLost, ClockSkew, NodeFenced
+from detent.events import ClaimsReconciled, ClaimWasLost, ClockSkew, HistoryLost, NodeFenced
+from detent.model.numbers import EPOCH
 from detent.stores.memory.nodes import DEAD
 from detent.testing.conformance.builders import claim_request
 from detent.testing.simulation.ledger import stubborn_sleep
@@ -236,7 +237,82 @@ async def test_reconciling_leaves_alone_what_the_node_holds() -> None:
         await job.result(timeout=400)
     assert stage.line.count("claims_of") > 100
     assert stage.told(ClaimsReconciled) == []
+    assert stage.told(HistoryLost) == []
     assert (await stage.app.jobs.get(job.id)).state is State.SUCCEEDED
+
+
+# Jobs whose claims the store has forgotten
+
+
+@in_virtual_time
+async def test_a_job_whose_claim_is_gone_is_stopped_soon_after_trouble() -> None:
+    """A standby was promoted that lacked the last moments: another node may have the job."""
+    stage = Stage()
+    ends: list[str] = []
+
+    @stage.app.task
+    async def long(name: str) -> None:
+        try:
+            await asyncio.sleep(3_000)
+        except asyncio.CancelledError:
+            ends.append(name)
+            raise
+
+    async with stage.node() as node:
+        await long.enqueue("kept")
+        lost = await long.enqueue("lost")
+        await stage.until(lambda: len(stage.tables.running) == 2)
+        await asyncio.sleep(10)
+        stage.line.lose("signals_for", times=3)
+        fence = stage.tables.running.pop(lost.id).fence
+        before = stage.now
+        await stage.until(lambda: ends)
+        assert stage.now - before <= 10
+        assert ends == ["lost"]
+        (event,) = stage.told(HistoryLost)
+        assert event.node == node.identity.incarnation
+        assert [each.job_id for each in stage.told(ClaimWasLost)] == [lost.id]
+        await asyncio.sleep(120)
+        assert len(stage.told(HistoryLost)) == 1, "it is told once"
+        assert stage.tables.fence > fence + EPOCH - 1, "no number is given again"
+        assert ends == ["lost"]
+
+
+@in_virtual_time
+async def test_a_node_that_was_declared_dead_accuses_nobody() -> None:
+    stage = Stage()
+
+    @stage.app.task
+    async def long() -> None:
+        await asyncio.sleep(3_000)
+
+    async with stage.node(reconcile_interval=timedelta(seconds=1)) as node:
+        await long.enqueue()
+        await stage.until(lambda: stage.tables.running)
+        await stage.store.declare_dead([node.identity.incarnation], "a test")
+        stage.tables.running.clear()
+        await stage.until(lambda: stage.told(NodeFenced))
+    assert stage.told(HistoryLost) == []
+
+
+@in_virtual_time
+async def test_a_job_that_has_committed_its_own_end_is_not_stopped() -> None:
+    """Its claim has gone with the commit, and it goes on to its last line."""
+    stage = Stage()
+
+    @stage.app.task
+    async def work(ctx: JobContext) -> None:
+        async with ctx.transaction():
+            pass
+        await asyncio.sleep(30)
+
+    async with stage.node(reconcile_interval=timedelta(seconds=1)):
+        job = await work.enqueue()
+        await job.result(timeout=60)
+        await asyncio.sleep(40)
+    assert stage.line.count("claims_of") > 20
+    assert stage.told(HistoryLost) == []
+    assert stage.told(ClaimWasLost) == []
 
 
 @in_virtual_time

@@ -15,7 +15,15 @@ from detent._engine.node import Node
 from detent.app import App
 from detent.config import ClusterConfig, Config
 from detent.errors import ConfigError, TermLost
-from detent.events import Bus, LeaderElected, LeaderLost, LeaderResigned, StoreTrouble
+from detent.events import (
+    Bus,
+    HistoryLost,
+    LeaderElected,
+    LeaderLost,
+    LeaderResigned,
+    StoreTrouble,
+)
+from detent.model.numbers import EPOCH
 from detent.spi.leadership import BELIEF, Bid, Candidate, Leader, Term
 from detent.stores.memory import MemoryNotifier
 from detent.testing.simulation.stage import Stage
@@ -41,7 +49,7 @@ class Candidates:
         name = f"web-{self._numbers}"
         runtime = VirtualRuntime(name)
         bus = Bus()
-        for kind in (LeaderElected, LeaderLost, LeaderResigned, StoreTrouble):
+        for kind in (LeaderElected, LeaderLost, LeaderResigned, StoreTrouble, HistoryLost):
             bus.subscribe(kind, self.stage.events.append)
         elector = Elector(
             runtime,
@@ -255,6 +263,28 @@ async def test_two_leaders_by_force_the_first_hears_of_it_and_ends() -> None:
         await here.stage.until(lambda: first.leads("maintenance") is None)
         assert here.stage.now <= CHECK + 1
     assert [event.reason for event in here.stage.told(LeaderLost)] == ["web-9 leads now"]
+
+
+@in_virtual_time
+async def test_a_term_that_the_store_has_forgotten_is_told_and_not_given_again() -> None:
+    here = Candidates()
+    async with here.elector() as first:
+        await here.until_led(first)
+        row = here.stage.tables.leaders["maintenance"]
+        here.stage.tables.leaders["maintenance"] = row._replace(term=7)
+        await asyncio.sleep(20)
+        assert here.stage.told(HistoryLost) == []
+        assert first.leads("maintenance") == Term("maintenance", 8, first.node_id)  # type: ignore[arg-type]
+        here.stage.tables.leaders["maintenance"] = row._replace(term=3)
+        await asyncio.sleep(60)
+        (told,) = here.stage.told(HistoryLost)
+        assert "term 8 of maintenance" in told.evidence
+        await first.resign("maintenance")
+        await here.until_led(first)
+        term = first.leads("maintenance")
+        assert term is not None
+        assert term.number > EPOCH
+    assert len(here.stage.told(HistoryLost)) == 1
 
 
 @in_virtual_time

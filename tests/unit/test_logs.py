@@ -209,6 +209,13 @@ EXAMPLES: list[tuple[object, str]] = [
         ),
     ),
     (
+        events.HistoryLost(NODE, "2 claims of jobs that run here are gone"),
+        (
+            "history was lost: 2 claims of jobs that run here are gone; the store has forgotten "
+            "what it acknowledged, so jobs may be missing and others run again"
+        ),
+    ),
+    (
         events.ClockSkew(NODE, -2.5),
         (
             f"the clock of node {NODE} and the store's differ by 2.5 s; "

@@ -11,15 +11,17 @@ import asyncio
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 from uuid import UUID
 
 from detent._engine.service import Service
 from detent.config import ClusterConfig
 from detent.errors import StoreUnavailable
-from detent.events import Bus, LeaderElected, LeaderLost, LeaderResigned
+from detent.events import Bus, HistoryLost, LeaderElected, LeaderLost, LeaderResigned
+from detent.model.numbers import went_back
 from detent.spi.leadership import BELIEF, Bid, Candidate, Leader, LeaderStore, Term
 from detent.spi.notifier import LeaderHint, Notifier, Wake
+from detent.spi.numbers import NumberStore
 from detent.spi.runtime import Cancelable, Runtime
 
 SCHEDULER: Final = "scheduler"
@@ -40,6 +42,10 @@ class Campaign:
     term: Term | None = None
 
 
+class Elections(LeaderStore, NumberStore, Protocol):
+    """What leading needs of a store."""
+
+
 class Elector(Service):
     """Confirms what the node leads, and takes what nobody leads."""
 
@@ -49,7 +55,7 @@ class Elector(Service):
         self,
         runtime: Runtime,
         bus: Bus,
-        store: LeaderStore,
+        store: Elections,
         notifier: Notifier | None,
         *,
         node_name: str,
@@ -65,6 +71,8 @@ class Elector(Service):
         # A call that gets no answer must leave time for another before the trust ends.
         self._patience = min(self._check, (self._trust - self._check) / 2)
         self._campaigns: dict[str, Campaign] = {}
+        self._terms: dict[str, int] = {}
+        """The last term of each role that was heard of, whoever leads it."""
         self._confirmed = self._believed_until = runtime.monotonic()
         self._doubted = -math.inf
         self._deadline: Cancelable | None = None
@@ -113,6 +121,7 @@ class Elector(Service):
             unwanted = self._hear(node, bids, leaders)
             if unwanted:
                 await self._give_up(node, unwanted)
+            await self._check_terms(node, leaders)
         soon = [each.free_in for each in leaders if each.free_in is not None]
         return min([pause, *soon])
 
@@ -182,6 +191,18 @@ class Elector(Service):
                 self.bus.emit(LeaderElected(node, mine.role, mine.number))
                 campaign.on_elected(mine)
         return unwanted
+
+    async def _check_terms(self, node: UUID, leaders: Sequence[Leader]) -> None:
+        """Tell when a term was forgotten that this node has heard of, and have it given no more."""
+        forgotten = []
+        for leader in leaders:
+            last, self._terms[leader.role] = self._terms.get(leader.role), leader.term
+            if last is not None and last != leader.term and went_back(last, leader.term):
+                what = f"term {last} of {leader.role} is followed by {leader.term}"
+                self.bus.emit(HistoryLost(node, what))
+                forgotten.append(last)
+        if forgotten:
+            await self._store.raise_numbers(max(forgotten))
 
     # No longer being it
 

@@ -1,5 +1,6 @@
 """Brings messages from the store to running jobs: the cancel requests."""
 
+from collections.abc import Callable
 from typing import Final
 from uuid import UUID
 
@@ -25,11 +26,13 @@ class SignalReader(Service):
         store: ContextStore,
         dispatcher: Dispatcher,
         interval: float,
+        troubled: Callable[[], None],
     ) -> None:
         super().__init__(runtime, bus)
         self._store = store
         self._dispatcher = dispatcher
         self._interval = interval
+        self._troubled = troubled
         self.node_id: UUID | None = None
 
     async def run_once(self) -> float:
@@ -40,3 +43,7 @@ class SignalReader(Service):
             if signal.kind == "cancel":
                 self._dispatcher.cancel(signal.id, signal.fence, signal.reason)
         return self._interval
+
+    def on_trouble(self, error: Exception) -> None:
+        """Let the claims be compared: it asks most often while jobs run, and so knows first."""
+        self._troubled()

@@ -86,6 +86,13 @@ def _claims_reconciled(event: events.ClaimsReconciled) -> str:
     )
 
 
+def _history_lost(event: events.HistoryLost) -> str:
+    return (
+        f"history was lost: {event.evidence}; the store has forgotten what it acknowledged, "
+        "so jobs may be missing and others run again"
+    )
+
+
 def _pruned(event: events.Pruned) -> str:
     parts = {
         "deleted": (event.deleted, "ended job"),
@@ -120,6 +127,7 @@ LINES: Final[Lines] = {
     events.StoreRecovered: (logging.INFO, _store_recovered),
     events.WakeupsLost: (logging.WARNING, _wakeups_lost),
     events.WakeupsRestored: (logging.INFO, _wakeups_restored),
+    events.HistoryLost: (logging.ERROR, _history_lost),
     events.ClaimsReconciled: (logging.WARNING, _claims_reconciled),
     events.Pruned: (logging.INFO, _pruned),
     events.ClockSkew: (logging.WARNING, _clock_skew),

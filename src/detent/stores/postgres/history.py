@@ -12,8 +12,8 @@ from detent.stores.postgres.database import Connection, Database
 from detent.stores.postgres.failures import DRIVER_ERRORS, translate
 from detent.stores.postgres.statements import qualify
 
-# Not among the files: there is one row, so there is no plan to look after. Without any row the tables
-# were emptied, and all is as if they were new.
+# Not among the files: there is one row, so there is no plan to look after. Without any row the
+# tables were emptied, and all is as if they were new.
 IS_COPY: Final = """
 SELECT NOT pg_is_in_recovery()
     AND NOT current_setting('transaction_read_only')::boolean
