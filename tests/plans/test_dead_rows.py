@@ -98,7 +98,11 @@ async def test_a_rescue_reads_the_dead_rows_once_and_not_for_each_claim(
         " FROM detent.detent_running"
     )
     await store.declare_dead([database.node], "a test")
-    rescue = await database.cost("lost_claims", sql("lost_claims"), 100, 2, [])
+    looked = await database.cost("unexamined_nodes", sql("unexamined_nodes"))
+    assert looked < 4 * once + 20 * LOST
+    await database.connection.execute("UPDATE detent.detent_node SET autopsy = '[1, 0, {}]'")
+    rescue = await database.cost("lost_claims", sql("lost_claims"), 100, [])
+    await database.connection.execute("UPDATE detent.detent_node SET autopsy = NULL")
     assert rescue < 4 * once + 20 * LOST
     # Once all its claims are gone, its row says so, and they are not looked for again.
     assert len((await store.rescue(100, 3)).jobs) == LOST

@@ -44,6 +44,7 @@ WHOLE: Final = {
     ("forget_nodes", ""): "now and then, by whoever leads",
     ("find_lost", ""): "running jobs are as many as there are slots",
     ("lost_claims", ""): "the same, when nodes have died",
+    ("unexamined_nodes", "claims"): "the same",
     ("find_adrift", ""): "the same, by whoever leads",
     ("adopt_jobs", "any"): "the index of jobs that no node knows, which is nearly always empty",
     ("adopt_jobs", "ready"): "the same",

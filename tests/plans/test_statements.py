@@ -30,6 +30,7 @@ WHOLE = {
     ("claims_of", "detent_running"),  # once a minute; an index would cost every claim
     ("leave_node", "detent_running"),  # once in the life of a node
     ("lost_claims", "detent_running"),  # when a node died: see claims_of
+    ("unexamined_nodes", "detent_running"),
     ("after_rescue", "detent_running"),
     ("after_rescue", "pg_database"),
     ("find_adrift", "detent_running"),  # twice a minute, by the leader alone

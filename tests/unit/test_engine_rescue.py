@@ -162,26 +162,28 @@ async def test_a_job_that_kills_its_process_fails_and_its_neighbours_do_not() ->
     task = stage.app.tasks.get("sleeper")
     poisoned = await stage.app.tasks.get("poison").enqueue()
     jobs = [await task.enqueue(40.0) for _ in range(20)]
-    while len(killed) < 3:
+    while poisoned.id not in stage.tables.outcome:
         app = stage.new_app()
         declare(app)
         deaths = len(killed)
         async with doomed(stage, app) as dying:
             current[:] = [dying]
             await stage.until(lambda deaths=deaths: len(killed) > deaths, 120)  # type: ignore[misc]
-        await asyncio.sleep(20)
+        await stage.store.declare_dead([dying.node.identity.incarnation], "killed")
+        await stage.store.rescue(100, 3)
+    with pytest.raises(JobFailed, match="only suspect"):
+        await poisoned.result(timeout=1)
     async with stage.node():
-        with pytest.raises(JobFailed, match="only suspect"):
-            await poisoned.result(timeout=60)
         for job in jobs:
             await job.result(timeout=3600)
-    assert len(killed) == 3
-    kinds = [attempt.kind for attempt in await stage.app.jobs.attempts(poisoned.id)]
-    assert kinds == ["crashed"] * 3
+    # Twice at full width; then 21 and 8 suspects were together; then it was alone.
+    attempts = await stage.app.jobs.attempts(poisoned.id)
+    assert [attempt.alone for attempt in attempts] == [False] * 4 + [True] * 3
+    assert {attempt.kind for attempt in attempts} == {"crashed"}
 
 
 @in_virtual_time
-async def test_a_node_runs_one_suspect_at_a_time() -> None:
+async def test_a_suspect_that_crashed_often_enough_runs_beside_no_other() -> None:
     stage = Stage()
     running: list[int] = []
     most: list[int] = []
@@ -195,12 +197,75 @@ async def test_a_node_runs_one_suspect_at_a_time() -> None:
 
     jobs = [await work.enqueue(number) for number in range(5)]
     for job_id, place in stage.tables.ready.items():
-        stage.tables.ready[job_id] = place._replace(crashes=2, lane=f"{place.lane}+!")
+        stage.tables.ready[job_id] = place._replace(crashes=5, lane=f"{place.lane}+!")
     async with stage.node():
         for job in jobs:
             await job.result(timeout=60)
         assert stage.now < 15, "the next follows when one has ended, not at the next poll"
     assert max(most) == 1
+
+
+@in_virtual_time
+async def test_two_kills_cost_innocent_jobs_no_more_than_their_work() -> None:
+    stage = Stage()
+    current: list[Doomed] = []
+
+    def declare(app: App) -> None:
+        @app.task(name="work")
+        async def work() -> None:
+            await asyncio.sleep(4)
+
+    declare(stage.app)
+    jobs = [await stage.app.tasks.get("work").enqueue() for _ in range(30)]
+    for _ in range(2):
+        app = stage.new_app()
+        declare(app)
+        async with doomed(stage, app) as dying:
+            await stage.until(lambda: len(stage.tables.running) == 30, 60)
+            current[:] = [dying]
+            await dying.kill()
+        await stage.store.declare_dead([dying.node.identity.incarnation], "killed")
+        await stage.store.rescue(100, 3)
+    assert all(place.crashes == 2 for place in stage.tables.ready.values())
+    async with stage.node(concurrency=100):
+        began = stage.now
+        for job in jobs:
+            await job.result(timeout=60)
+        assert stage.now - began < 6
+
+
+@in_virtual_time
+async def test_suspects_of_different_standing_do_not_share_a_node_beyond_what_each_may() -> None:
+    stage = Stage()
+    running: dict[int, None] = {}
+    most: dict[int, int] = {}
+
+    @stage.app.task
+    async def work(crashes: int, number: int) -> None:
+        running[number] = None
+        for other in running:
+            standing = other // 100
+            most[standing] = max(most.get(standing, 0), len(running))
+        await asyncio.sleep(1)
+        del running[number]
+
+    standings = {}
+    jobs = []
+    for number in range(60):
+        crashes = 2 + number % 3
+        job = await work.enqueue(crashes, crashes * 100 + number)
+        standings[job.id] = crashes
+        jobs.append(job)
+    for job_id, place in stage.tables.ready.items():
+        stage.tables.ready[job_id] = place._replace(
+            crashes=standings[job_id], lane=f"{place.lane}+!"
+        )
+    async with stage.node(concurrency=100):
+        for job in jobs:
+            await job.result(timeout=120)
+    assert most[4] == 1
+    assert most[3] <= 8
+    assert 1 < most[2] <= 64
 
 
 @in_virtual_time

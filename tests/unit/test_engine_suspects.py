@@ -44,7 +44,7 @@ async def test_a_node_that_was_not_told_of_a_suspect_takes_no_second_one() -> No
     for _ in range(3):
         await work.enqueue()
     for job_id, place in stage.tables.ready.items():
-        stage.tables.ready[job_id] = place._replace(crashes=2, lane=f"{place.lane}+!")
+        stage.tables.ready[job_id] = place._replace(crashes=5, lane=f"{place.lane}+!")
     held: list[int] = []
     stage.line.lose("claim_jobs", reply=True, times=4)
     stage.line.lose("claims_of", times=4)

@@ -38,6 +38,9 @@ LONGEST_REST: Final = 10.0
 LANES: Final = 4
 BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
 
+# Returns those of some claims that may begin.
+Admit = Callable[[Sequence[Claim]], Sequence[Claim]]
+
 
 class Claimer(Service):
     """Claims jobs for the dispatcher, of those queues in which something may be due.
@@ -263,11 +266,16 @@ class Claimer(Service):
             queues[queue_of(lane)] += count
         return queues
 
-    async def claim(self, scans: Sequence[LaneScan], limit: int) -> int:
-        """Claim jobs of these lanes and dispatch them; return how many."""
-        return len(await self._claim(scans, limit))
+    async def claim(self, scans: Sequence[LaneScan], limit: int, admit: Admit | None = None) -> int:
+        """Claim jobs of these lanes and dispatch them; return how many.
 
-    async def _claim(self, scans: Sequence[LaneScan], limit: int) -> Sequence[Claim]:
+        Those that `admit` leaves out are left to whoever admits.
+        """
+        return len(await self._claim(scans, limit, admit))
+
+    async def _claim(
+        self, scans: Sequence[LaneScan], limit: int, admit: Admit | None = None
+    ) -> Sequence[Claim]:
         node = self.node_id
         if node is None:
             return ()
@@ -287,7 +295,7 @@ class Claimer(Service):
                 raise
             if self.node_id != node:
                 return ()
-            self._dispatcher.dispatch(claims, node)
+            self._dispatcher.dispatch(claims if admit is None else admit(claims), node)
         self.floors.raise_to(claims, request.scans)
         return claims
 

@@ -233,7 +233,7 @@ class Crew:
         self.finisher.on_requeued = self._requeued
         self.finisher.on_released = self.gates.released
         self.gates.on_suspect = self.suspects.wake
-        self.suspects.claim_gated = self.gates.claim_suspect
+        self.suspects.claim_gated = self.gates.claim_suspects
         self.suspects.compare = self.reconciler.compare
         self.dispatcher.on_room = self.room_came
         self.claimer.on_lost_reply = self.reconciler.wake

@@ -14,7 +14,7 @@ from typing import Final
 from uuid import UUID
 
 from detent._engine.beside import LentQueues
-from detent._engine.claim import GATHER, Claimer
+from detent._engine.claim import GATHER, Admit, Claimer
 from detent._engine.dispatch import Dispatcher
 from detent._engine.ended import EndedLanes
 from detent._engine.floors import Floors, positions_in
@@ -212,22 +212,20 @@ class GatedClaimer(Service):
             await self._store.declare_limits(self._undeclared)
             self._undeclared = ()
 
-    async def claim_suspect(self) -> None:
-        """Claim one job that may have killed its node; asked for while the node has none."""
-        rooms = self._dispatcher.all_rooms()
-        lanes = [lane for lane in self._lanes.suspects if rooms[queue_of(lane)] > 0]
-        lanes += [
-            suspect_lane(lane)
-            for queue in self._limited
+    async def claim_suspects(self, most: int, rooms: Mapping[str, int], admit: Admit) -> None:
+        """Claim jobs that may have killed their node, as many as the node may take at most."""
+        by_queue, node = self._claimer.lanes_by_queue, self._claimer.node_id
+        lanes = [suspect_lane(lane) for queue in self._limited for lane in by_queue.get(queue, ())]
+        scans = [
+            LaneScan(lane, queue, min(most, rooms[queue]))
+            for lane, queue in ((lane, queue_of(lane)) for lane in [*self._lanes.suspects, *lanes])
             if rooms.get(queue, 0) > 0
-            for lane in self._claimer.lanes_by_queue.get(queue, ())
-        ]
-        node = self._claimer.node_id
-        if not lanes or node is None:
+        ][:AT_ONCE]
+        if not scans or node is None:
             return
-        scans = [LaneScan(lane, queue_of(lane), 1) for lane in lanes[:AT_ONCE]]
-        with self._dispatcher.flights.claim({scan.queue: 1 for scan in scans}):
-            answer = await self._ask(node, scans, [1] * len(scans), [0] * len(scans), 1)
+        free, least = [scan.room for scan in scans], [0] * len(scans)
+        with self._dispatcher.flights.claim({scan.queue: scan.room for scan in scans}):
+            answer = await self._ask(node, scans, free, least, most, admit)
         for told in answer.lanes:
             if told.due_in is None:
                 self._lanes.suspects.pop(told.lane, None)
@@ -275,6 +273,7 @@ class GatedClaimer(Service):
         free: Sequence[int],
         least: Sequence[int],
         limit: int,
+        admit: Admit | None = None,
     ) -> GatedAnswer:
         request = GatedRequest(
             node, scans, free, least, limit, self._boost_interval, self._config.inline_args
@@ -286,7 +285,7 @@ class GatedClaimer(Service):
             self._claimer.on_lost_reply()
             raise
         if self._claimer.node_id == node:
-            self._dispatcher.dispatch(answer.claims, node)
+            self._dispatcher.dispatch(admit(answer.claims) if admit else answer.claims, node)
             self._lent.raise_floors(answer.claims, scans)
         return answer
 

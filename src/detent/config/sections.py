@@ -245,7 +245,7 @@ class ClusterConfig(Section):
     skew_warning: Duration = timedelta(seconds=1)
     """From which difference between the clocks of node and database a node warns."""
     max_crashes: Annotated[int, whole(2, 100)] = 3
-    """How often the node that runs a job may die before the job fails."""
+    """How often a job alone may have killed its node before it fails."""
     sweep_interval: Duration = timedelta(seconds=30)
     """How often a node looks for claims of dead nodes that nobody ended."""
     forget_after: Duration = timedelta(days=1)

@@ -235,6 +235,8 @@ class Attempt:
     started_at: datetime | None
     ended_at: datetime
     error: bytes | None
+    alone: bool = False
+    """Of a crash: whether no other job can have caused it."""
 
 
 @dataclass(frozen=True, slots=True)

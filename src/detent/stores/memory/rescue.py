@@ -6,7 +6,7 @@ from uuid import UUID
 
 from detent.model.job import Attempt, queue_of
 from detent.model.lease import ends_at, witnessed_since
-from detent.model.rescue import CRASHED, LostClaim, Verdict, evidence, is_suspect, judge
+from detent.model.rescue import UNSTARTED, Held, LostClaim, Verdict, evidence, examine, judge, turn
 from detent.model.state import State
 from detent.spi.notifier import Hint
 from detent.spi.rescue import DeadNode, Orphan, Rescue, Rescued
@@ -27,11 +27,13 @@ def rescue(
         _bury(tables, now, node, "its lease ran out")
     living = {node.incarnation for node in tables.nodes.values() if node.state != DEAD}
     lost = sorted(job_id for job_id, claim in tables.running.items() if claim.node not in living)
-    suspects = _suspects_by_node(tables, max_crashes)
+    for node in list(tables.nodes.values()):
+        if node.state == DEAD and node.autopsy is None:
+            _examine(tables, node, max_crashes)
     looked_at = sorted(tables.running) if everywhere else lost
     orphans = [job_id for job_id in looked_at if job_id not in tables.job][:limit]
     jobs = [
-        _rescue_one(tables, now, job_id, suspects, max_crashes)
+        _rescue_one(tables, now, job_id, max_crashes)
         for job_id in lost[:limit]
         if job_id in tables.job
     ]
@@ -87,32 +89,38 @@ def _bury(tables: Tables, now: datetime, node: Node, reason: str, *, fenced: boo
     )
 
 
-def _suspects_by_node(tables: Tables, max_crashes: int) -> dict[UUID, int]:
-    counts: dict[UUID, int] = {}
-    for claim in tables.running.values():
-        if is_suspect(claim.place.crashes, max_crashes):
-            counts[claim.node] = counts.get(claim.node, 0) + 1
-    return counts
+def _examine(tables: Tables, node: Node, max_crashes: int) -> None:
+    """Count what a dead node holds, before the first of its claims is ended."""
+    held = [
+        Held(
+            claim.place.lane,
+            claim.place.crashes,
+            turn(claim.fence, claim.place.priority, claim.place.due_at, claim.place.id),
+        )
+        for claim in tables.running.values()
+        if claim.node == node.incarnation
+    ]
+    autopsy = examine(held, {**node.queues, **tables.slots}, max_crashes)
+    tables.nodes[node.incarnation] = node._replace(autopsy=autopsy)
 
 
-def _rescue_one(
-    tables: Tables, now: datetime, job_id: UUID, suspects: dict[UUID, int], max_crashes: int
-) -> Rescued:
+def _rescue_one(tables: Tables, now: datetime, job_id: UUID, max_crashes: int) -> Rescued:
     claim = tables.running[job_id]
-    lost = _lost(tables, job_id, claim, suspects.get(claim.node, 0))
+    lost = _lost(tables, job_id, claim)
     verdict = judge(lost, max_crashes)
     error = evidence(lost, verdict)
-    if error is not None:
-        crash = Attempt(
+    if verdict.kind is not None:
+        tried = Attempt(
             number=claim.place.attempt,
             generation=claim.place.generation,
-            kind=CRASHED,
+            kind=verdict.kind,
             node=claim.node,
             started_at=claim.claimed_at,
             ended_at=now,
             error=error,
+            alone=verdict.alone,
         )
-        tables.attempts[job_id] = (*tables.attempts.get(job_id, ()), crash)
+        tables.attempts[job_id] = (*tables.attempts.get(job_id, ()), tried)
     if verdict.state is State.PENDING:
         del tables.running[job_id]
         tables.progress.pop(job_id, None)
@@ -131,8 +139,13 @@ def _rescue_one(
     )
 
 
-def _lost(tables: Tables, job_id: UUID, claim: Running, suspects: int) -> LostClaim:
+def _lost(tables: Tables, job_id: UUID, claim: Running) -> LostClaim:
     node = tables.nodes.get(claim.node)
+    tried = [
+        each
+        for each in tables.attempts.get(job_id, ())
+        if each.generation == claim.place.generation
+    ]
     return LostClaim(
         id=job_id,
         fence=claim.fence,
@@ -141,14 +154,18 @@ def _lost(tables: Tables, job_id: UUID, claim: Running, suspects: int) -> LostCl
         queue=queue_of(claim.place.lane),
         lane=claim.place.lane,
         crashes=claim.place.crashes,
+        priority=claim.place.priority,
+        due_at=claim.place.due_at,
         hooks=claim.place.hooks,
         cancel_requested=(job_id, CANCEL) in tables.signals,
         cancel_reason=tables.signals.get((job_id, CANCEL)),
-        suspects=suspects,
+        alone=sum(each.alone for each in tried),
+        unstarted=sum(each.kind == UNSTARTED for each in tried),
         node_name=None if node is None else node.name,
         host=None if node is None else node.host,
         pid=None if node is None else node.pid,
         fenced=node is not None and node.fenced,
+        autopsy=None if node is None else node.autopsy,
         claimed_at=claim.claimed_at,
     )
 

@@ -15,6 +15,7 @@ from detent.model.job import Attempt, LogEntry, NewJob, Progress
 from detent.model.lease import Pulse
 from detent.model.limits import Limit
 from detent.model.rates import Grants
+from detent.model.rescue import Autopsy
 from detent.model.schedule import ScheduleInfo, SlotInfo
 from detent.model.state import State
 from detent.spi.breakers import BreakerRow
@@ -127,6 +128,8 @@ class Node(NamedTuple):
     """Since when its heartbeats have had no gap."""
     fenced: bool = False
     """Whether it had stopped its jobs itself before it was declared dead."""
+    autopsy: Autopsy | None = None
+    """What it held when it died; None until a rescue has looked."""
 
     @property
     def pulse(self) -> Pulse:

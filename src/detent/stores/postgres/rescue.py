@@ -5,8 +5,8 @@ from datetime import timedelta
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from detent.model.job import Hook
-from detent.model.rescue import LostClaim, evidence, judge
+from detent.model.job import Hook, queue_of
+from detent.model.rescue import Autopsy, Held, LostClaim, evidence, examine, judge, turn
 from detent.model.state import State
 from detent.spi.notifier import Hint, Notifier
 from detent.spi.outbox import OUTBOX
@@ -53,8 +53,9 @@ class Rescuing:
         async def work(connection: Connection) -> _Work:
             sql = self.database.sql
             nodes = await connection.fetch(sql("expire_nodes"))
-            lost = await connection.fetch(sql("lost_claims"), limit, max_crashes - 1, adrift.nodes)
-            claims = [LostClaim._make(row) for row in lost if row["task"] is not None]
+            await self._examine(connection, max_crashes)
+            lost = await connection.fetch(sql("lost_claims"), limit, adrift.nodes)
+            claims = [_lost(row) for row in lost if row["task"] is not None]
             orphans = await self._remove_orphans(
                 connection, [*adrift.orphans, *(row["id"] for row in lost if row["task"] is None)]
             )
@@ -100,6 +101,13 @@ class Rescuing:
             busy,
             tuple(Orphan(row["id"], row["fence"], row["node"], row["lane"]) for row in orphans),
         )
+
+    async def _examine(self, connection: Connection, max_crashes: int) -> None:
+        """Keep what dead nodes held, before the first of their claims is ended."""
+        rows = await connection.fetch(self.database.sql("unexamined_nodes"))
+        if rows:
+            found = _autopsies(rows, max_crashes)
+            await connection.fetch(self.database.sql("save_autopsies"), *found)
 
     async def _adrift(self, limit: int) -> "_Adrift":
         """Read all claims for those that no node and no rescue would ever end."""
@@ -148,9 +156,33 @@ def _columns(claims: Sequence[LostClaim], max_crashes: int) -> list[Sequence[Any
                 verdict.lane,
                 evidence(claim, verdict),
                 reason,
+                verdict.kind,
+                verdict.alone,
             )
         )
     return list(zip(*rows, strict=True))
+
+
+def _autopsies(rows: Sequence[Any], max_crashes: int) -> tuple[list[UUID], list[str]]:
+    """Return dead nodes and what they held, in the form in which it is stored."""
+    held: dict[UUID, list[Held]] = {}
+    slots: dict[UUID, dict[str, int]] = {}
+    for row in rows:
+        node = row["incarnation"]
+        place = turn(row["fence"], row["priority"], row["due_at"], row["id"])
+        claim = Held(row["lane"], row["crashes"], place)
+        held.setdefault(node, []).append(claim)
+        if row["slots"] is not None:
+            slots.setdefault(node, {})[queue_of(claim.lane)] = row["slots"]
+    found = {
+        node: examine(claims, slots.get(node, {}), max_crashes) for node, claims in held.items()
+    }
+    return list(found), [autopsy.written() for autopsy in found.values()]
+
+
+def _lost(row: Any) -> LostClaim:
+    autopsy = row["autopsy"]
+    return LostClaim._make(row)._replace(autopsy=autopsy and Autopsy.read(autopsy))
 
 
 def _rescued(row: Any) -> Rescued:

@@ -194,7 +194,9 @@ CREATE TABLE detent.detent_attempt (
     node       uuid,
     started_at timestamptz,
     ended_at   timestamptz NOT NULL,
-    error      bytea
+    error      bytea,
+    -- Of a crash: whether no other job can have caused it.
+    alone      boolean     NOT NULL DEFAULT false
 );
 CREATE INDEX detent_attempt_id ON detent.detent_attempt (id, ended_at);
 
@@ -268,7 +270,9 @@ CREATE TABLE detent.detent_node (
     -- Whether it had stopped its jobs itself before it was declared dead.
     fenced       boolean     NOT NULL DEFAULT false,
     -- When the last of its claims was ended, once it is dead.
-    rescued_at   timestamptz
+    rescued_at   timestamptz,
+    -- What it held when it died (detent.model.rescue); NULL until a rescue has looked.
+    autopsy      text
 ) WITH (fillfactor = 50); -- heartbeats are HOT updates
 
 -- Who leads a role. The row stays when nobody does: a term never begins anew.

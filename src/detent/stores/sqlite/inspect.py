@@ -69,8 +69,9 @@ class Inspecting:
                 started_at=moment_or_none(started_at),
                 ended_at=moment(ended_at),
                 error=error,
+                alone=bool(alone),
             )
-            for number, generation, kind, node, started_at, ended_at, error in rows
+            for number, generation, kind, node, started_at, ended_at, error, alone in rows
         ]
 
     async def log_of(self, job_id: UUID, limit: int) -> list[LogEntry]:

@@ -6,7 +6,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from detent.model.job import Hook
-from detent.model.rescue import LostClaim, evidence, judge
+from detent.model.rescue import Autopsy, Held, LostClaim, evidence, examine, judge, turn
 from detent.model.state import State
 from detent.spi.notifier import Hint, Notifier, Wake
 from detent.spi.rescue import DeadNode, Orphan, Rescue, Rescued
@@ -43,7 +43,8 @@ class Rescuing:
             dead = [DeadNode(uuid(node), *rest) for node, *rest in nodes]
             gone = packed(node.incarnation for node in dead)
             session.change(sql("declare_dead"), gone, "its lease ran out", session.now, False)
-            found = session.table(sql("lost_claims"), limit, max_crashes - 1)
+            _examine(session, max_crashes)
+            found = session.table(sql("lost_claims"), limit)
             claims = [_lost(row) for row in found if row[TASK] is not None]
             ids = [*adrift(session), *(uuid(row[0]) for row in found if row[TASK] is None)]
             orphans, wakes = _remove_orphans(session, sorted(set(ids)))
@@ -87,6 +88,23 @@ def _remove_orphans(session: Session, ids: Sequence[UUID]) -> tuple[list[Orphan]
         session.change(sql("remove_orphans", step), gone)
     woken = after_end(session, dict.fromkeys(ids))
     return orphans, [*(Hint(each.lane) for each in orphans), *(Hint(lane) for (lane,) in woken)]
+
+
+def _examine(session: Session, max_crashes: int) -> None:
+    """Keep what dead nodes held, before the first of their claims is ended."""
+    rows = session.table(sql("unexamined_nodes", "claims"))
+    if not rows:
+        return
+    scaled = dict(session.table(sql("unexamined_nodes", "scaled")))
+    held: dict[str, list[Held]] = {}
+    slots: dict[str, dict[str, int]] = {}
+    for node, queues, lane, crashes, fence, priority, due_at, job_id in rows:
+        place = turn(fence, priority, moment(due_at), uuid(job_id))
+        held.setdefault(node, []).append(Held(lane, crashes, place))
+        slots[node] = {**queues, **scaled}
+    for node, claims in held.items():
+        autopsy = examine(claims, slots[node], max_crashes).written()
+        session.change(sql("save_autopsies"), uuid(node).bytes, autopsy)
 
 
 def _rescue(
@@ -138,6 +156,8 @@ def _fields(claim: LostClaim, max_crashes: int, payloads: Payloads) -> tuple[Any
         verdict.lane,
         claim.cancel_reason if verdict.state is State.CANCELED else None,
         *payloads.add(evidence(claim, verdict)),
+        verdict.kind,
+        verdict.alone,
     )
 
 
@@ -145,7 +165,8 @@ def _lost(row: Sequence[Any]) -> LostClaim:
     values = dict(zip(LostClaim._fields, row, strict=True))
     values |= {"id": uuid(values["id"]), "node": uuid(values["node"])}
     values |= {name: bool(values[name]) for name in ("cancel_requested", "fenced")}
-    values["claimed_at"] = moment(values["claimed_at"])
+    values["autopsy"] = values["autopsy"] and Autopsy.read(values["autopsy"])
+    values |= {name: moment(values[name]) for name in ("claimed_at", "due_at")}
     return LostClaim(**values)
 
 

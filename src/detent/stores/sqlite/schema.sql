@@ -171,7 +171,9 @@ CREATE TABLE detent_attempt (
     node       BLOB,
     started_at INTEGER,
     ended_at   INTEGER NOT NULL,
-    error      BLOB
+    error      BLOB,
+    -- Of a crash: whether no other job can have caused it.
+    alone      INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE INDEX detent_attempt_id ON detent_attempt (id, ended_at);
 
@@ -243,7 +245,9 @@ CREATE TABLE detent_node (
     -- Since when its heartbeats have had no gap.
     steady_since INTEGER NOT NULL DEFAULT 0,
     -- Whether it had stopped its jobs itself before it was declared dead.
-    fenced       INTEGER NOT NULL DEFAULT 0
+    fenced       INTEGER NOT NULL DEFAULT 0,
+    -- What it held when it died (detent.model.rescue); NULL until a rescue has looked.
+    autopsy      TEXT
 ) STRICT, WITHOUT ROWID;
 
 -- Who leads each role. A role whose leader has resigned keeps its row, so that terms only grow.

@@ -39,7 +39,8 @@ CREATE TABLE IF NOT EXISTS temp.detent_end (
     kind       TEXT,
     reason     TEXT,
     result     BLOB,
-    error      BLOB
+    error      BLOB,
+    alone      INTEGER
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE IF NOT EXISTS temp.detent_old (

@@ -15,8 +15,8 @@ keeps only some of the protocols subclasses the classes of those instead. What n
 transaction of the caller's own is skipped unless the class overrides `caller_transaction`, and
 `blocking_transaction` for drivers that block.
 
-No test sleeps: jobs are due in the past or the far future, and leases and keys that are to have
-run out are given no time to begin with.
+Jobs are due in the past or the far future, and leases and keys that are to have run out are given
+no time to begin with. Only two tests of leases wait, for a second of the store's clock.
 """
 
 import pytest
@@ -50,6 +50,7 @@ _MODULES = (
     "slots",
     "steps",
     "storms",
+    "suspects",
     "turns",
 )
 # A failing assertion should show its values, as in a test of one's own.
@@ -80,6 +81,7 @@ from detent.testing.conformance.rescue import RescueConformance  # noqa: E402
 from detent.testing.conformance.retention import RetentionConformance  # noqa: E402
 from detent.testing.conformance.schedules import ScheduleConformance  # noqa: E402
 from detent.testing.conformance.storms import StormConformance  # noqa: E402
+from detent.testing.conformance.suspects import SuspectConformance  # noqa: E402
 from detent.testing.conformance.turns import TurnConformance  # noqa: E402
 
 __all__ = [
@@ -109,6 +111,7 @@ __all__ = [
     "ScheduleConformance",
     "StoreConformance",
     "StormConformance",
+    "SuspectConformance",
     "TurnConformance",
 ]
 
@@ -121,6 +124,7 @@ class StoreConformance(
     FinishConformance,
     NodeConformance,
     RescueConformance,
+    SuspectConformance,
     ContextConformance,
     ControlConformance,
     InspectConformance,

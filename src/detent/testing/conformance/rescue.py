@@ -7,14 +7,11 @@ from uuid import UUID
 
 import pytest
 
-from detent.model.rescue import suspect_lane
 from detent.model.state import State, Verb
 from detent.spi.rescue import Rescue
-from detent.spi.scans import LaneScan
 from detent.spi.store import Change, Store
 from detent.testing.conformance.builders import (
     HOUR,
-    claim_request,
     completion,
     new_id,
     new_job,
@@ -47,14 +44,6 @@ async def crash(store: Store, node: UUID) -> None:
     await store.rescue(100, MAX_CRASHES)
 
 
-async def crashed_twice(store: Store, job_id: UUID) -> None:
-    """Make a suspect of a job that is pending."""
-    for _ in range(2):
-        node = await joined(store)
-        assert await claimed_ids(store, node) == [job_id]
-        await crash(store, node)
-
-
 async def passed(store: Store, time: timedelta) -> None:
     """Wait until that much time has passed by the store's clock."""
     asking = node_identity()
@@ -62,12 +51,6 @@ async def passed(store: Store, time: timedelta) -> None:
     while (await store.beat(asking.incarnation, HOUR)).now <= began + time:  # noqa: ASYNC110
         await asyncio.sleep(0.005)
     await store.leave(asking.incarnation)
-
-
-async def claim_suspects(store: Store, node: UUID, limit: int = 1) -> list[UUID]:
-    scan = LaneScan(suspect_lane("default"), "default", limit)
-    claims = await store.claim_jobs(claim_request(node, scan, limit=limit))
-    return [claim.id for claim in claims]
 
 
 class RescueConformance:
@@ -229,69 +212,6 @@ class RescueConformance:
         assert await store.rescue(100, MAX_CRASHES) == NOTHING
         await passed(store, SHORT)
         assert [job.id for job in (await store.rescue(100, MAX_CRASHES)).jobs] == [claim.id]
-
-    # Suspects
-
-    async def test_after_its_second_crash_a_job_waits_among_the_suspects(
-        self, store: Store
-    ) -> None:
-        (job_id,) = await enqueued(store)
-        await crashed_twice(store, job_id)
-        found = await info(store, job_id)
-        assert (found.state, found.crashes, found.queue) == (State.PENDING, 2, "default")
-        assert found.needs == (), "the lane of suspects is nobody's capability"
-        node = await joined(store)
-        assert await claimed_ids(store, node) == []
-        assert await claim_suspects(store, node) == [job_id]
-        (queue,) = await store.queues()
-        assert (queue.name, queue.running) == ("default", 1)
-
-    async def test_the_third_crash_of_an_only_suspect_is_its_last(self, store: Store) -> None:
-        (job_id,) = await enqueued(store)
-        await crashed_twice(store, job_id)
-        node = await joined(store)
-        await claim_suspects(store, node)
-        await crash(store, node)
-        found = await info(store, job_id)
-        assert found.state is State.FAILED
-        assert found.error is not None
-        assert "only suspect" in json.loads(found.error)["message"]
-        assert [tried.kind for tried in await store.attempts(job_id)] == ["crashed"] * 3
-
-    async def test_among_several_suspects_none_is_charged(self, store: Store) -> None:
-        ids = await enqueued(store, new_job(), new_job())
-        for _ in range(2):
-            node = await joined(store)
-            assert await claimed_ids(store, node) == ids
-            await crash(store, node)
-        node = await joined(store)
-        assert await claim_suspects(store, node, limit=2) == ids
-        await crash(store, node)
-        for job_id in ids:
-            found = await info(store, job_id)
-            assert (found.state, found.crashes) == (State.PENDING, 2)
-
-    async def test_a_neighbour_that_is_no_suspect_is_not_failed(self, store: Store) -> None:
-        (job_id,) = await enqueued(store)
-        await crashed_twice(store, job_id)
-        (neighbour,) = await enqueued(store)
-        node = await joined(store)
-        await claim_suspects(store, node)
-        assert await claimed_ids(store, node) == [neighbour]
-        await crash(store, node)
-        assert await state_of(store, job_id) is State.FAILED
-        found = await info(store, neighbour)
-        assert (found.state, found.crashes) == (State.PENDING, 1)
-
-    async def test_a_failed_suspect_that_is_retried_begins_anew(self, store: Store) -> None:
-        (job_id,) = await enqueued(store)
-        await crashed_twice(store, job_id)
-        node = await joined(store)
-        await claim_suspects(store, node)
-        await crash(store, node)
-        await store.control_job(Verb.RETRY, job_id, Change())
-        assert (await info(store, job_id)).crashes == 0
-        assert await claimed_ids(store, await joined(store)) == [job_id]
 
     # The dead
 

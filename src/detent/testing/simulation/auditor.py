@@ -10,7 +10,7 @@ from detent.model.job import queue_of
 from detent.model.rescue import is_suspect
 from detent.stores.memory.nodes import ACTIVE, DEAD
 from detent.stores.memory.tables import Node, Ready
-from detent.testing.simulation.book import Book, seconds
+from detent.testing.simulation.book import Book, lease_ended, seconds
 from detent.testing.simulation.distant import DistantStore
 from detent.testing.simulation.limits import is_blocked
 from detent.testing.simulation.network import later
@@ -83,7 +83,7 @@ class Auditor:
         """
         seen = self._book.able_since + self._book.cluster.lease.total_seconds()
         for row in self._store.tables.nodes.values():
-            ended = seconds(row.lease_until)
+            ended = lease_ended(self._store.tables, row, now)
             late = row.state != DEAD and max(ended, seen) + FOUND < seconds(now)
             if late and self._book.could_help(ended):
                 self._tell(row.incarnation, "a dead node is found within two seconds", row)

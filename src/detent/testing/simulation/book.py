@@ -6,8 +6,10 @@ from typing import NamedTuple
 from uuid import UUID
 
 from detent.config import ClusterConfig
+from detent.model.lease import ends_at, witnessed_since
 from detent.model.rescue import is_suspect
-from detent.stores.memory.tables import Tables
+from detent.stores.memory.nodes import DEAD
+from detent.stores.memory.tables import Node, Tables
 from detent.testing.simulation.history import History
 from detent.testing.simulation.ledger import Ledger
 from detent.testing.simulation.process import ALWAYS, NEVER, Process
@@ -38,8 +40,6 @@ class Book:
     """(job, generation) to how many completions were accepted."""
     returns: dict[tuple[UUID, int], int] = field(default_factory=dict)
     """(job, generation) to how often it went back to be run again."""
-    excused: dict[tuple[UUID, int], int] = field(default_factory=dict)
-    """(job, generation) to how many crashes were not held against it."""
     processes: dict[UUID, Process] = field(default_factory=dict)
     """Incarnation to the process that is, or was, that node."""
     incarnations: dict[Process, UUID] = field(default_factory=dict)
@@ -83,3 +83,9 @@ class Book:
 def seconds(moment: datetime) -> float:
     """Return the virtual second of a moment of the store's clock."""
     return (moment - START).total_seconds()
+
+
+def lease_ended(tables: Tables, row: Node, now: datetime) -> float:
+    """Return the virtual second at which a lease was over, for those who have seen it run out."""
+    living = [node.pulse for node in tables.nodes.values() if node.state != DEAD]
+    return seconds(ends_at(row.pulse, witnessed_since(living, now)))

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from detent.errors import ClaimLost
 from detent.model.job import Claim, Settlement, queue_of
-from detent.model.rescue import CRASHED, is_suspect
+from detent.model.rescue import UNSTARTED
 from detent.model.state import LIVE, MOVES, TERMINAL, State
 from detent.stores.memory.nodes import ACTIVE
 from detent.stores.memory.tables import IDEMPOTENCY, Outcome, Parked, Ready, Running, Tables
@@ -161,27 +161,23 @@ class ClaimRules:
             book.refuse("a crash is no failed try", about)
         counted = 1 if place is None else place.crashes - was.place.crashes
         node = tables.nodes.get(was.node)
+        tried = [
+            each
+            for each in tables.attempts.get(was.place.id, ())
+            if each.generation == was.place.generation
+        ]
         if place is not None and node is not None and node.fenced:
             if counted != 0:
                 book.refuse("what its node stopped itself is no crash", about)
-        elif counted == 0 and self._suspects_of(was.node) > 1:
-            key = (was.place.id, was.place.generation)
-            book.excused[key] = book.excused.get(key, 0) + 1
+        elif tried and tried[-1].kind == UNSTARTED:
+            if counted != 0 or sum(each.kind == UNSTARTED for each in tried) > 1:
+                book.refuse("what has not begun is charged nothing, once", about)
         elif counted != 1:
             book.refuse("a crash counts once", about)
         if isinstance(now, Outcome) and now.state is State.FAILED:
-            generation = was.place.generation
-            tried = tables.attempts.get(now.id, ())
-            crashes = sum((each.kind, each.generation) == (CRASHED, generation) for each in tried)
-            crashes -= book.excused.get((now.id, generation), 0)
-            if crashes != book.cluster.max_crashes:
-                book.refuse("so many crashes and no more", f"{about}: {crashes}")
-
-    def _suspects_of(self, node: UUID) -> int:
-        """Return how many suspects a node held."""
-        book = self._book
-        held = [each.place.crashes for each in book.before.running.values() if each.node == node]
-        return sum(is_suspect(crashes, book.cluster.max_crashes) for crashes in held)
+            alone = sum(each.alone for each in tried)
+            if alone != book.cluster.max_crashes:
+                book.refuse("so many crashes and no more", f"{about}: {alone}")
 
     # Writes that came too late
 

@@ -9,7 +9,7 @@ from detent._engine.membership import TRUST
 from detent.model.lease import GAP
 from detent.stores.memory.nodes import DEAD
 from detent.stores.memory.tables import Node, Tables
-from detent.testing.simulation.book import Book, seconds
+from detent.testing.simulation.book import Book, lease_ended, seconds
 from detent.testing.simulation.distant import Flight
 
 OPERATOR: Final = "operator"
@@ -51,7 +51,7 @@ class LeaseRules:
             row = tables.nodes.get(job.node)
             if row is None:
                 continue
-            ended = seconds(row.lease_until)
+            ended = lease_ended(tables, row, now)
             if row.dead_at == now and book.could_help(ended):
                 book.delays.append(seconds(now) - ended)
             if row.state != DEAD:

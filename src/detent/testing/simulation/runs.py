@@ -1,7 +1,8 @@
 """The rules about what really runs: claimed, valid, once, and within the slots."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from detent.model.rescue import together
 from detent.testing.simulation.book import Book
 from detent.testing.simulation.ledger import Run
 from detent.testing.simulation.workload import BY_TASK
@@ -34,15 +35,17 @@ class RunRules:
         mates = sum(each.queue == run.queue for each in going)
         if mates >= self._slots[run.queue]:
             book.refuse("never more than its slots", f"{about}: {mates + 1} in {run.queue}")
-        if self._is_suspect(run) and any(
-            self._is_suspect(each) for each in going if each.node == run.node
-        ):
-            book.refuse("no suspect beside another", about)
+        self._check_suspects([run, *(each for each in going if each.node == run.node)], about)
 
     def _valid(self, run: Run) -> bool:
         claim = self._book.before.running.get(run.job)
         return claim is not None and (claim.fence, claim.node) == (run.fence, run.node)
 
-    def _is_suspect(self, run: Run) -> bool:
-        granted = self._book.granted.get((run.job, run.fence))
-        return granted is not None and self._book.is_suspect(granted.crashes)
+    def _check_suspects(self, runs: Sequence[Run], about: str) -> None:
+        """After each crash fewer suspects are together, until one is alone."""
+        book = self._book
+        granted = [book.granted.get((run.job, run.fence)) for run in runs]
+        crashes = [each.crashes for each in granted if each is not None]
+        suspects = [each for each in crashes if book.is_suspect(each)]
+        if suspects and len(suspects) > together(max(suspects), book.cluster.max_crashes):
+            book.refuse("never more suspects together than may be", f"{about}: {len(suspects)}")

@@ -72,7 +72,7 @@ class FinalRules:
         if outcome.state not in kind.ends and not excused:
             book.refuse("a job ends as its task says", f"{about}: {outcome.state}")
         if outcome.state is State.FAILED and State.FAILED not in kind.ends:
-            self._check_innocence([each.node for each in tried if each.kind == CRASHED], about)
+            self._check_innocence([each.node for each in tried if each.alone], about)
         charged = [each for each in tried if each.kind in ("failed", "timed_out")]
         if len(charged) > kind.attempts or len(charged) != len({each.number for each in charged}):
             book.refuse("no more tries than allowed", f"{about}: {len(charged)} charged")
