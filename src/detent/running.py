@@ -47,6 +47,11 @@ class RunningNode:
         """Whether it ends because somebody drained it by name: `app.nodes.drain(...)`."""
         return self._node is not None and self._node.was_sent_away
 
+    @property
+    def store_is_silent(self) -> bool:
+        """Whether the store did not answer while the node ended."""
+        return self._node is not None and self._node.store_is_silent
+
     async def start(self) -> None:
         """Open the store, join the cluster and begin to work."""
         # A mistake in the parts is told before anything is opened.

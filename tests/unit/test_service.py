@@ -57,6 +57,25 @@ async def test_being_woken_cuts_the_wait_short() -> None:
 
 
 @in_virtual_time
+async def test_a_round_that_asks_nothing_is_no_sign_that_the_store_answers() -> None:
+    rounds = iter(["trouble", "nothing", "nothing", "answer", "nothing"])
+
+    class Occasional(Clockwork):
+        async def run_once(self) -> float:
+            what = next(rounds)
+            self.rounds.append(self.runtime.monotonic())
+            if what == "trouble":
+                raise StoreUnavailable("gone")
+            return self.unasked(1.0) if what == "nothing" else 1.0
+
+    service = Occasional(delay=1)
+    told_before = list[int]()
+    service.bus.subscribe(StoreRecovered, lambda _event: told_before.append(len(service.rounds)))
+    await run_for(service, 3.9)
+    assert told_before == [4], "not before it was asked"
+
+
+@in_virtual_time
 async def test_being_woken_during_a_round_means_another() -> None:
     service = Clockwork(delay=10, act=lambda round_: service.wake() if round_ == 1 else None)
     await run_for(service, 5)

@@ -64,7 +64,7 @@ class Alerter(Service):
     async def run_once(self) -> float:
         """Write down what has been noted."""
         if not self._pending:
-            return IDLE
+            return self.unasked(IDLE)
         batch, self._pending = self._pending, {}
         try:
             raised = await self._store.raise_alerts(list(batch.values()), self._window, self._sinks)

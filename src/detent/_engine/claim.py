@@ -189,7 +189,7 @@ class Claimer(Service):
         """Claim once, from the queues of which something was heard."""
         self._unable = not self.able
         if self._unable:
-            return 1.0
+            return self.unasked(1.0)
         now = self.runtime.monotonic()
         self._agenda.come_due(now)
         has_polled = now >= self._poll_at and await self._poll()
@@ -199,7 +199,7 @@ class Claimer(Service):
             await self.runtime.sleep(GATHER)
             rooms = self._rooms(self._agenda.now)
         if not rooms:
-            return self._until_next()
+            return self._until_next() if has_polled else self.unasked(self._until_next())
         whole = has_polled or len(rooms) == len(self.served.by_queue)
         return await self._claim_from(rooms, whole=whole)
 

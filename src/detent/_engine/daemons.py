@@ -82,6 +82,8 @@ class DaemonKeeper(Service):
 
     async def run_once(self) -> float:
         """Write the reports that nobody has seen yet."""
+        if not self._reports:
+            return self.unasked(FOREVER)
         for name, (term, report) in list(self._reports.items()):
             if not await self._store.save_daemon(term, report):
                 self.elector.wake()  # another leads: the sooner we know, the better

@@ -41,7 +41,7 @@ class LaneFinder(Service):
     async def run_once(self) -> float:
         """Look once, if the node offers anything."""
         if not self._claimer.served.may_grow:
-            return FOREVER
+            return self.unasked(FOREVER)
         before = self.runtime.monotonic()
         await self.look()
         pause = (ALONE if self._alone else LOOK) * self.runtime.uniform(0.8, 1.0)

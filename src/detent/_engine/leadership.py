@@ -112,7 +112,7 @@ class Elector(Service):
         async with self._turn:
             node, bids = self.node_id, self._bids()
             if node is None or not bids:
-                return pause
+                return self.unasked(pause)
             before = self.runtime.monotonic()
             leaders = await self._elect(Candidate(node, self._node_name, self.doubt), bids)
             if self.node_id != node:

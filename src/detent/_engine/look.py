@@ -39,7 +39,7 @@ class Looker(Service):
         """Look once, unless nothing has been going on: then the next poll sees everything."""
         claimer = self._claimer
         if not self._unseen and not claimer.stirred:
-            return INTERVAL
+            return self.unasked(INTERVAL)
         if not self._unseen:
             claimer.stirred = False
             self._unseen = claimer.lanes

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
@@ -13,6 +13,7 @@ from detent._engine.crew import Crew
 from detent._engine.listen import Listener
 from detent._engine.membership import Membership
 from detent._engine.parts import NodeParts
+from detent._engine.patience import LAST_CALL, Patience
 from detent._engine.service import Service
 from detent._engine.wakeup import Wakeup
 from detent.errors import ConfigError, StoreError
@@ -30,9 +31,6 @@ RETURN: Final = 1 / 10
 # What was told to stop gets this long to end, before its claims are given back all the same.
 STOP_GRACE: Final = 5.0
 FLUSH_LIMIT: Final = 10.0
-# How long a store may take for what is left to say, and when it is known not to answer.
-LAST_CALL: Final = 5.0
-SHORT_CALL: Final = 1.0
 UNDO_LIMIT: Final = 2.0
 
 
@@ -54,9 +52,7 @@ class Node:
         self._slots: Mapping[str, int] = {}
         self._stop_asked = asyncio.Event()
         self._stopping = False
-        self._hurry = False
-        self._unanswered = False
-        """Whether the store has kept the drain waiting: it is not waited for again and again."""
+        self._patience = Patience(self._runtime, self._bus)
         self.was_sent_away = False
         """Whether it ends because somebody drained it by name, from outside."""
         self._recycled = False
@@ -78,6 +74,11 @@ class Node:
     def identity(self) -> NodeIdentity:
         """Who this node is at the moment."""
         return self._membership.identity
+
+    @property
+    def store_is_silent(self) -> bool:
+        """Whether the store did not answer while the node ended."""
+        return self._patience.unanswered
 
     @property
     def busy(self) -> int:
@@ -257,10 +258,11 @@ class Node:
 
     def stop(self, *, now: bool = False) -> None:
         """Make the node drain and end; a second time, or with `now`, without waiting."""
-        self._hurry = self._hurry or now or self._stopping
+        hurry = now or self._stopping
         self._stopping = True
         self._stop_asked.set()
-        if self._hurry:
+        if hurry:
+            self._patience.hurry()
             self._quiet.set()
             self._crew.daemons.hurry()
 
@@ -284,21 +286,22 @@ class Node:
         await self._run_hooks("drain")
         self._bus.emit(NodeDraining(self.identity.incarnation, self._crew.dispatcher.busy))
         limit = self._parts.config.node.drain_timeout.total_seconds()
-        grace = 0.0 if self._hurry else limit
+        ends_at = self._runtime.monotonic() + limit
+        grace = 0.0 if self._patience.hurried else limit
         winding_down = self._runtime.spawn(self._crew.daemons.wind_down(grace), "detent-wind-down")
         await self._end(LAST_CALL, *self._crew.claiming)
-        await self._try(self._crew.stop_leading())
+        await self._patience.attempt(self._crew.stop_leading())
         drain = self._parts.store.drain(self.identity.incarnation, returns=self._recycled)
-        await self._try(drain)
-        await self._wait_quiet(limit, unless_hurried=True)
+        await self._patience.attempt(drain)
+        await self._wait_quiet(ends_at - self._runtime.monotonic(), unless_hurried=True)
         stopped = self._crew.dispatcher.stop_all(Stop.DRAIN)
         # Also for those that have ended: what is not written yet would be done again.
-        await self._wait_quiet(STOP_GRACE)
+        await self._wait_quiet(self._stop_grace())
         # Those that would not stop are given back as well; they are among the stopped.
         await self._give_back_the_rest()
         released = self._crew.dispatcher.released + stopped
-        await winding_down
-        await self._try(self._crew.elector.retire())
+        await self._patience.see_end([winding_down], limit + FLUSH_LIMIT)
+        await self._patience.attempt(self._crew.elector.retire())
         await self._leave()
         self._bus.emit(NodeStopped(self.identity.incarnation, released))
         await self._run_hooks("stop")
@@ -308,14 +311,18 @@ class Node:
         """Wait until nothing is held any more, or the limit, or until we are told to hurry."""
         ends_at = self._runtime.monotonic() + limit
         while self._crew.dispatcher.held and (left := ends_at - self._runtime.monotonic()) > 0:
-            if unless_hurried and self._hurry:
+            if unless_hurried and self._patience.hurried:
                 return
             await self._quiet.wait(left)
+
+    def _stop_grace(self) -> float:
+        """Return how long what was told to stop has to end: ends cannot be written in silence."""
+        return self._patience.limit(STOP_GRACE) if self._patience.unanswered else STOP_GRACE
 
     async def _give_back_the_rest(self) -> None:
         """Release the claims of what would not stop; what it writes later is refused."""
         self._crew.dispatcher.abandon()
-        await self._try(self._hand_back(self.identity.incarnation), needed=True)
+        await self._patience.attempt(self._hand_back(self.identity.incarnation), needed=True)
         self._crew.finisher.abandon("the node ended before the store took it")
 
     async def _hand_back(self, node: UUID) -> None:
@@ -335,9 +342,9 @@ class Node:
         await self._crew.announcer.close()
         if self._recycled:
             # Meanwhile somebody may have drained it by name: then nobody is to take its place.
-            await self._membership.ask(self._patience(LAST_CALL))
+            await self._membership.ask(self._patience.limit(LAST_CALL))
             self.was_sent_away = self._membership.draining
-        await self._try(self._membership.leave(), needed=True)
+        await self._patience.attempt(self._membership.leave(), needed=True)
         for name, executor in self._parts.executors.items():
             try:
                 await executor.close()
@@ -351,34 +358,7 @@ class Node:
         for service in services:
             service.stop()
         tasks = [self._tasks.pop(each.name) for each in services if each.name in self._tasks]
-        timers = [self._runtime.later(self._patience(limit), task.cancel) for task in tasks]
-        for task, timer in zip(tasks, timers, strict=True):
-            try:
-                await task
-            except asyncio.CancelledError:
-                if not task.cancelled():
-                    raise
-                self._unanswered = True
-            finally:
-                timer.cancel()
-
-    async def _try(self, work: Awaitable[Any], *, needed: bool = False) -> None:
-        """Do something at the end that may fail: whoever looks after the dead will do it.
-
-        What is `needed`, or others must wait for a lease, has its time whatever was before.
-        """
-        limit = LAST_CALL if needed and not self._hurry else self._patience(LAST_CALL)
-        try:
-            async with asyncio.timeout(limit):
-                await work
-        except StoreError as error:
-            self._bus.emit(HookFailed("drain", str(error)))
-        except TimeoutError:
-            self._unanswered = True
-            self._bus.emit(HookFailed("drain", f"no answer of the store within {limit:g} s"))
-
-    def _patience(self, usual: float) -> float:
-        return SHORT_CALL if self._hurry or self._unanswered else usual
+        await self._patience.see_end(tasks, limit)
 
     async def _run_hooks(self, name: str) -> None:
         """Run the application's hooks. One that fails keeps a node from starting, and no more."""

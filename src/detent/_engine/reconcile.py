@@ -61,7 +61,7 @@ class Reconciler(Service):
         if self.woken:
             self._looks = LOOKS_AFTER_TROUBLE
         if self.node_id is None:
-            return 1.0
+            return self.unasked(1.0)
         before = self.runtime.monotonic()
         await self.compare()
         took = self.runtime.monotonic() - before

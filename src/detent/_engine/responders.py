@@ -76,7 +76,7 @@ class Responders(Service):
         """Learn which nodes there are."""
         rest = self._asked_at + LEAST - self.runtime.monotonic()
         if rest > 0:
-            return rest
+            return self.unasked(rest)
         self._asked_at = self.runtime.monotonic()
         self._nodes = await self._store.nodes()
         self._orders.clear()

@@ -93,7 +93,7 @@ class Firer(Service):
         """Fire a page, or find out when to."""
         tasks = [task.name for task in self._registry]
         if self.node_id is None or not tasks:
-            return self._rest()
+            return self.unasked(self._rest())
         known = self._due_at is not None and self._due_at <= self.runtime.monotonic()
         if not known and (wait := await self._ask(tasks)) > 0:
             return wait

@@ -51,6 +51,8 @@ class Scribe(Service):
 
     async def run_once(self) -> float:
         """Write what has gathered."""
+        if not (self._progress or self._lines):
+            return self.unasked(INTERVAL)
         await self.flush()
         return INTERVAL
 

@@ -28,6 +28,7 @@ class Service(ABC):
         self._wakeup = Wakeup(runtime)
         self._answered = Wakeup(runtime)
         self._pause = 0.0
+        self._has_asked_store = True
         self._stopping = False
         self.woken = True
         """Whether the last wait was cut short, and not simply over."""
@@ -58,6 +59,7 @@ class Service(ABC):
                 await self.runtime.sleep(0)
 
     async def _run_guarded(self) -> float:
+        self._has_asked_store = True
         try:
             delay = await self.run_once()
         except asyncio.CancelledError:
@@ -70,10 +72,18 @@ class Service(ABC):
             self.on_trouble(error)
             await self._answered.wait(pause)
             return 0.0
-        if self._pause:
+        if self._pause and self._has_asked_store:
             self._pause = 0.0
             self.recoveries += 1
             self.bus.emit(StoreRecovered(self.name))
+        return delay
+
+    def unasked(self, delay: float) -> float:
+        """Return the delay of a `run_once` that has asked the store nothing.
+
+        It says nothing about a store that did not answer before.
+        """
+        self._has_asked_store = False
         return delay
 
     def on_trouble(self, error: Exception) -> None:  # noqa: B027  most have nothing to add

@@ -38,7 +38,7 @@ class SignalReader(Service):
     async def run_once(self) -> float:
         """Deliver what has come."""
         if self.node_id is None or not self._dispatcher.held:
-            return NOTHING_RUNS
+            return self.unasked(NOTHING_RUNS)
         for signal in await self._store.signals_for(self.node_id):
             if signal.kind == "cancel":
                 self._dispatcher.cancel(signal.id, signal.fence, signal.reason)

@@ -49,11 +49,13 @@ class UnstartedReleaser(Service):
         self._dispatcher.workers = count_workers(self._bench.registry, self._bench.executors)
         late = self._overdue()
         self._adjust(late)
-        if late and self._claimer.able:
+        asks = bool(late) and self._claimer.able
+        if asks:
             await self._give_back()
         # A rest is shorter than the time between two looks.
         resting = any(slots.resting for slots in self._dispatcher.queues.values())
-        return REST if resting else LOOK
+        delay = REST if resting else LOOK
+        return delay if asks else self.unasked(delay)
 
     async def _give_back(self) -> None:
         """Let others have what has waited for too long, and a moment to take it."""

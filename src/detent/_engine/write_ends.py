@@ -82,7 +82,7 @@ class EndWriter(Service):
         """Write everything that waits, in a few statements."""
         node = self._accounts.node_id
         if node is None:
-            return IDLE
+            return self.unasked(IDLE)
         task = self._task = asyncio.current_task()
         try:
             async with self._writing:

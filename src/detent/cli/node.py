@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import click
@@ -33,6 +34,8 @@ from detent.running import RunningNode
 LOG_FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 THREAD_GRACE: Final = 0.5
 TASK_GRACE: Final = 5.0
+# The same, and for closing connections, when the store does not answer.
+CLOSE_GRACE: Final = 0.5
 LEVELS: Final = ("debug", "info", "warning", "error")
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -155,10 +158,13 @@ async def _serve(app: App, node: RunningNode) -> int:
         await stopper.start()
         await node.wait_stopped()
     finally:
-        await app.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_GRACE if node.store_is_silent else None):
+                await app.close()
     code = SENT_AWAY if stopper.has_parent and node.was_sent_away else 0
     pool.shutdown(wait=False, cancel_futures=True)
-    if await _stuck_tasks() or _stuck_threads():
+    grace = CLOSE_GRACE if node.store_is_silent else TASK_GRACE
+    if await _stuck_tasks(grace) or _stuck_threads():
         # Python would wait for them, and their jobs are already free to run elsewhere.
         logging.shutdown()
         os._exit(code)
@@ -224,14 +230,14 @@ def _call_soon(loop: asyncio.AbstractEventLoop, handler: Callable[[], None]) -> 
     loop.call_soon_threadsafe(handler)
 
 
-async def _stuck_tasks() -> bool:
+async def _stuck_tasks(grace: float) -> bool:
     """Cancel what is left on the event loop; tell whether something of it goes on all the same."""
     left = asyncio.all_tasks() - {asyncio.current_task()}
     for task in left:
         task.cancel()
     if not left:
         return False
-    _, stuck = await asyncio.wait(left, timeout=TASK_GRACE)
+    _, stuck = await asyncio.wait(left, timeout=grace)
     return bool(stuck)
 
 

@@ -35,6 +35,6 @@ class LockForgetter(Service):
         """Forget a page, if this node leads."""
         term = self._elector.leads(MAINTENANCE)
         if term is None:
-            return GLANCE.total_seconds()
+            return self.unasked(GLANCE.total_seconds())
         gone = await self._store.forget_locks(term, KEPT, PAGE)
         return 1.0 if gone == PAGE else INTERVAL.total_seconds() * self.runtime.uniform(0.8, 1.0)

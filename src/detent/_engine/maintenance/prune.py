@@ -69,9 +69,9 @@ class Pruner(Service):
         """Do one page; a node that has just started lets some time pass first."""
         if self._sweep is None:
             self._sweep = self._new_sweep()
-            return self._interval * self.runtime.uniform(0.0, 1.0)
+            return self.unasked(self._interval * self.runtime.uniform(0.0, 1.0))
         if not self.may_sweep():
-            return self._interval * self.runtime.uniform(0.8, 1.0)
+            return self.unasked(self._interval * self.runtime.uniform(0.8, 1.0))
         sweep = self._sweep
         started = self.runtime.monotonic()
         more = await sweep.pages[0]()

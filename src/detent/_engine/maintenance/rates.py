@@ -38,7 +38,7 @@ class RateForgetter(Service):
     async def run_once(self) -> float:
         """Forget a page, if this node leads."""
         if self._elector.leads(MAINTENANCE) is None:
-            return GLANCE.total_seconds()
+            return self.unasked(GLANCE.total_seconds())
         rates = await self._store.forget_rates(IDLE.total_seconds(), PAGE)
         holds = await self._store.forget_holds(PAGE)
         if max(rates, holds) >= PAGE:

@@ -77,7 +77,7 @@ class Rescuer(Service):
         """Rescue a page if there may be something to rescue; else do nothing."""
         now = self.runtime.monotonic()
         if not (self.woken or self._is_due(now)):
-            return self._wait(now)
+            return self.unasked(self._wait(now))
         sweep = self._looked_at is None or now >= self._sweep_at
         everywhere = sweep and now >= self._everywhere_at and self._leads()
         rescue = await self._store.rescue(PAGE, self._max_crashes, everywhere=everywhere)

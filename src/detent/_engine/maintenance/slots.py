@@ -41,7 +41,7 @@ class SlotForgetter(Service):
     async def run_once(self) -> float:
         """Forget a page, if this node leads."""
         if self._keep is None or self._elector.leads(MAINTENANCE) is None:
-            return GLANCE.total_seconds()
+            return self.unasked(GLANCE.total_seconds())
         started = self.runtime.monotonic()
         gone = await self._store.prune_slots(self._keep, PAGE)
         if gone == PAGE:

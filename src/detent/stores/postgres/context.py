@@ -1,5 +1,6 @@
 """Serves running jobs: signals to them, and their side writes, each fenced by its claim."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
@@ -58,6 +59,10 @@ class Contexts:
                     raise ClaimLost(claim.id)
             try:
                 yield connection
+            except asyncio.CancelledError:
+                # Not a rollback, which would wait for a server that may be silent.
+                connection.terminate()
+                raise
             except BaseException:
                 # If even that fails, it is still the task's error that counts.
                 with suppress(*DRIVER_ERRORS):

@@ -37,6 +37,8 @@ MAX_TRIES: Final = 6
 # What tasks never hold: with all connections lent, one that waits for the store would wait for
 # itself, and the node would neither claim nor finish.
 KEPT: Final = 2
+# How long a server may take to let a connection go.
+CLOSING: Final = 2.0
 # A statement that waits for so long is a reason to ask whether its server is still the right one.
 SLOW: Final = 2.0
 LOOK: Final = 1.0
@@ -159,12 +161,9 @@ class Pool:
         if self._look is not None:
             self._look.cancel()
         idle, self._idle = self._idle, []
-        for connection in idle:
-            self._open -= 1
-            try:
-                await connection.close(timeout=2)
-            except DRIVER_ERRORS:
-                connection.terminate()
+        self._open -= len(idle)
+        # All at once: each may belong to a server that does not answer.
+        await asyncio.gather(*map(_close, idle))
 
 
 class Database:
@@ -260,7 +259,7 @@ class Database:
         settings = "" if patience is None else f"SET LOCAL lock_timeout = {patience * 1000:.0f}"
         for attempt in range(MAX_TRIES):
             try:
-                async with self.connection() as connection, transaction_on(connection):
+                async with self.connection() as connection, _in_transaction(connection):
                     if self._pooler:
                         await connection.execute(f"{SET_LOCAL}; {settings}")
                     elif settings:
@@ -329,6 +328,33 @@ class Database:
         if pool is not None:
             await pool.close()
         await self._hosts.close()
+
+
+async def _close(connection: Connection) -> None:
+    try:
+        await connection.close(timeout=CLOSING)
+    except DRIVER_ERRORS:
+        connection.terminate()
+
+
+@asynccontextmanager
+async def _in_transaction(connection: Connection) -> AsyncIterator[None]:
+    """Run a block in a transaction.
+
+    A canceled one is broken off with its connection, and so is one whose server has not answered:
+    a rollback would wait for that server as long again.
+    """
+    transaction = transaction_on(connection)
+    await transaction.start()
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, asyncio.CancelledError) or breaks_connection(error):
+            connection.terminate()
+        else:
+            await transaction.rollback()
+        raise
+    await transaction.commit()
 
 
 def transaction_on(connection: Connection) -> Any:
