@@ -4,11 +4,14 @@ import asyncio
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Final, NamedTuple
+from uuid import UUID
 
 import asyncpg
 import pytest
 
+from detent import App
 from detent.model.numbers import EPOCH
 from detent.spi.leadership import Bid, Candidate, Term
 from detent.stores.postgres import PostgresStore
@@ -16,8 +19,13 @@ from detent.stores.postgres.migrations import migrate
 from detent.testing.conformance.builders import new_id, new_job
 from detent.testing.conformance.steps import claimed, enqueued, joined
 from detent.testing.postgres import TemporaryPostgres
+from tests.cluster.database import until
+from tests.cluster.processes import Start
 from tests.cluster.replication import Pair
+from tests.cluster.workload import Execution, Workload
 
+#: Seconds: a job that is not stopped would run on until the test has given up.
+LONG: Final = 600.0
 HOUR: Final = timedelta(hours=1)
 ROLE: Final = "daemon:heart"
 #: A sequence is logged some values ahead: a tail must be longer to be seen in the count.
@@ -92,6 +100,46 @@ async def test_numbers_grow_although_the_new_primary_lacks_the_last_of_them(
     check_above(seen, given)
     assert given.fence % EPOCH <= seen.fence % EPOCH, "nothing was lost: this test shows nothing"
     check_above(given, await user.draw())
+
+
+@pytest.mark.slow
+async def test_jobs_whose_claims_were_lost_are_stopped_before_they_end_and_run_anew(
+    pair: Pair, start: Start, executions: Path
+) -> None:
+    nodes = [start(pair.url("jobs"), "--name", name) for name in ("first", "second")]
+    for node in nodes:
+        await asyncio.to_thread(node.wait_for, "started; taking jobs")
+    async with App(pair.url("jobs")) as app:
+        workload = Workload(app)
+        # The standby gets to know the jobs, but not that they were claimed.
+        await app.queues.pause("default")
+        calls = [workload.work.bind(str(executions), LONG) for _ in range(4)]
+        jobs = [job.id for job in await app.enqueue_many(calls)]
+        await pair.caught_up()
+        await pair.lose_sight()
+        await app.queues.resume("default")
+        await until_begun(executions, 4)
+        await asyncio.to_thread(pair.primary.kill)
+        await pair.promote()
+        busy = dict.fromkeys(run.pid for run in Execution.read_all(executions))
+        for node in nodes:
+            if node.pid in busy:
+                await asyncio.to_thread(node.wait_for, "history was lost")
+        await app.queues.resume("default")
+        await until_begun(executions, 8)
+    by_job: dict[UUID, list[Execution]] = {}
+    for run in Execution.read_all(executions):
+        by_job.setdefault(run.job, []).append(run)
+    assert sorted(by_job) == sorted(jobs)
+    for before, after in by_job.values():
+        assert after.fence > before.fence, "the valid run has the higher fence"
+
+
+async def until_begun(executions: Path, count: int) -> None:
+    async def begun() -> bool:
+        return len(Execution.read_all(executions)) >= count
+
+    await until(begun, f"{count} executions", 60.0)
 
 
 # A restored dump
