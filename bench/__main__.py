@@ -23,6 +23,7 @@ from bench import (
     report,
     retention,
     scale,
+    shape,
     sqlite,
 )
 from bench.bars import BARS
@@ -86,6 +87,7 @@ def plan(harness: Harness, subjects: list[Subject]) -> dict[str, Section]:
         sections["memory"] = lambda: memory.run(harness, DETENT)
         sections[sqlite.SECTION] = lambda: sqlite.run(harness)
         sections[limits.SECTION] = lambda: limits.run(harness)
+        sections[shape.SECTION] = lambda: shape.run(harness)
     return {name: sections[name] for name in harness.options.sections if name in sections}
 
 

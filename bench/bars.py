@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bench import claim, enqueue, idle, latency, limits, memory, scale, sqlite
+from bench import claim, enqueue, idle, latency, limits, memory, scale, shape, sqlite
 from bench.results import Results, Spread
 
 OURS = "detent"
@@ -100,6 +100,22 @@ BARS = (
         "claim beside 100,000 blocked jobs, p99, ms",
         5.0,
         value("limits", limits.BLOCKED, "p99"),
+        False,
+    ),
+    *(
+        Bar(
+            shape.SECTION,
+            f"{case}: share of the smallest",
+            0.9,
+            lambda results, case=case: shape.of_smallest(results, case),
+        )
+        for case in shape.BARRED
+    ),
+    Bar(
+        shape.SECTION,
+        "lone job, 24 nodes: statements by those of 1 node",
+        2.0,
+        shape.statements_of_many_nodes,
         False,
     ),
     Bar("scale", "beside 100,000 foreign jobs", 0.9, value("scale", scale.FOREIGN, "of_alone")),

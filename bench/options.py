@@ -10,6 +10,7 @@ from pathlib import Path
 SECTIONS = (
     *("drain", "enqueue", "latency", "claim", "retention", "idle", "memory", "sqlite"),
     "limits",
+    "shape",
 )
 PEERS = ("pgqueuer", "procrastinate", "oban", "awa")
 ABLATIONS = ("global-lock",)

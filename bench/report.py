@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from bench import ablation, scale
+from bench import ablation, scale, shape
 from bench.bars import BARS, MB, OURS, Bar
 from bench.options import Options
 from bench.processes import QUIET
@@ -114,6 +114,17 @@ SCALE: Sequence[Column] = (
     ("stmt/s", shown("statements_a_second", 2)),
     ("% of a core", shown("cpu_percent", 2)),
 )
+SHAPE: Sequence[Column] = (
+    ("jobs/s", spread("rate")),
+    ("p50 ms", shown("p50", 2)),
+    ("p99 ms", shown("p99", 2)),
+    (
+        "of smallest",
+        lambda results, _section, case, _subject: middle(shape.of_smallest(results, case), 2),
+    ),
+    ("stmt/job", shown("statements", 4)),
+    ("PG µs", shown("server_us", 1)),
+)
 BY_SUBJECT = {
     "drain": DRAIN,
     "enqueue": ENQUEUE,
@@ -126,6 +137,7 @@ BY_CASE = {
     "memory": MEMORY,
     "sqlite": SQLITE,
     scale.SECTION: SCALE,
+    shape.SECTION: SHAPE,
     ablation.SECTION: ABLATION,
 }
 

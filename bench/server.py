@@ -20,7 +20,7 @@ SETTINGS = {
     "shared_buffers": "512MB",
     "max_wal_size": "4GB",
     "checkpoint_timeout": "15min",
-    "max_connections": "200",
+    "max_connections": "400",
 }
 # In every statement of ours that runs in a measured database, so that it is not counted.
 MARK = "bench_harness"
