@@ -92,7 +92,7 @@ async def test_nodes_work_with_the_rights_that_the_page_gives(
 async def enqueuing(empty_postgres_url: str, enqueuer: str) -> AsyncIterator[App]:
     """An app whose role has exactly the rights that the page gives to one that only enqueues."""
     await migrate(empty_postgres_url)
-    await execute(empty_postgres_url, grants_of(enqueuer, 5))
+    await execute(empty_postgres_url, grants_of(enqueuer, 6))
     async with App(as_role(empty_postgres_url, enqueuer)) as app:
         yield app
 
