@@ -187,13 +187,14 @@ async def test_a_job_canceled_before_its_first_step_gives_back_its_slot() -> Non
 
     async with stage.node(queues={"default": 1}) as node:
         dispatcher = node._crew.dispatcher
-        first = await job.enqueue(1)
+        # The node may have it before the caller knows that it is enqueued.
+        enqueued = asyncio.create_task(job.enqueue(1))
         while not dispatcher.held:  # noqa: ASYNC110  before the first step, and no later
             await asyncio.sleep(0)
         (attempt,) = dispatcher.held.values()
         assert (attempt.task is not None, attempt.begun) == (True, False)
-        dispatcher.cancel(first.id, attempt.claim.fence, "no longer wanted")
+        dispatcher.cancel(attempt.claim.id, attempt.claim.fence, "no longer wanted")
         with pytest.raises(JobCanceled):
-            await first.result(timeout=10)
+            await (await enqueued).result(timeout=10)
         await (await job.enqueue(2)).result(timeout=10)
     assert ran == [2]
