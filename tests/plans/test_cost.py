@@ -4,7 +4,7 @@ Pages touched are counted, not seconds: they are the same on every machine.
 """
 
 from collections.abc import AsyncIterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from uuid import UUID
 
 import pytest
@@ -12,11 +12,13 @@ import pytest
 from detent.model.job import Priority
 from detent.spi.scans import Floor
 from detent.stores.postgres import PostgresStore
+from detent.stores.postgres.claim import claim_arguments
 from detent.stores.postgres.database import Connection
 from detent.testing.conformance.builders import NO_FLOORS, claim_request, lane_scan, node_identity
 from tests.plans.plan import Explained, Plan
 
 CLAIMED = 100
+BOOST = timedelta(minutes=15)
 LITTLE, MUCH = 1_000, 100_000
 
 #: One more level in an index is a page more for each row; anything beyond is growth.
@@ -63,19 +65,9 @@ class Claims:
         if self._statement is None:
             sql = self.store.database.sql("claim_jobs")
             self._statement = await Explained.prepare(self.connection, "claim", sql)
-        beginning = Floor(datetime.min.replace(tzinfo=UTC), UUID(int=0))
-        starts = [floor or beginning for floor in floors]
-        return await self._statement.run(
-            self.node,
-            ["default"],
-            ["default"],
-            [CLAIMED],
-            [floor.due_at for floor in starts],
-            [floor.id for floor in starts],
-            CLAIMED,
-            900.0,
-            8192,
-        )
+        scan = lane_scan(room=CLAIMED, floors=floors)
+        request = claim_request(self.node, scan, limit=CLAIMED, boost_interval=BOOST)
+        return await self._statement.run(*claim_arguments(request))
 
     async def enqueue(
         self, rows: int, lane: str = "default", priority: str = f"{Priority.NORMAL:d}"

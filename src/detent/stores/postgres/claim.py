@@ -24,18 +24,7 @@ class Claiming:
 
     async def claim_jobs(self, request: ClaimRequest) -> list[Claim]:
         """See `ClaimStore.claim_jobs`."""
-        lanes, _queues, _rooms, due_at, ids = scan_columns(request.scans)
-        rows = await self.database.fetch(
-            "claim_jobs",
-            request.node,
-            lanes,
-            *queue_columns(request.scans),
-            due_at,
-            ids,
-            request.limit,
-            request.boost_interval.total_seconds(),
-            request.inline_args,
-        )
+        rows = await self.database.fetch("claim_jobs", *claim_arguments(request))
         return [Claim._make(row) for row in rows]
 
     async def look(self, lanes: Sequence[str]) -> list[Position]:
@@ -58,6 +47,21 @@ class Claiming:
         """See `ClaimStore.load_args`."""
         rows = await self.database.fetch("load_args", [claim.id for claim in claims])
         return {row["id"]: row["args"] for row in rows}
+
+
+def claim_arguments(request: ClaimRequest) -> tuple[Any, ...]:
+    """Return what the statement `claim_jobs` takes."""
+    lanes, _queues, _rooms, due_at, ids = scan_columns(request.scans)
+    return (
+        request.node,
+        lanes,
+        *queue_columns(request.scans),
+        due_at,
+        ids,
+        request.limit,
+        request.boost_interval.total_seconds(),
+        request.inline_args,
+    )
 
 
 def queue_columns(scans: Sequence[LaneScan]) -> tuple[list[Any], ...]:
