@@ -94,6 +94,27 @@ def test_lanes_in_no_share_keep_their_order() -> None:
     assert [turn.known.head for turn in asked] == [(2, 1.0), (2, 2.0)]
 
 
+@given(st.integers(1, 5), st.floats(0, 9), st.floats(0, 9), st.integers(1, 5))
+def test_a_lane_without_gates_takes_turns_with_those_that_have_some(
+    gated: int, due: float, ungated_due: float, room: int
+) -> None:
+    lanes = [plain(str(number), due=due) for number in range(gated)]
+    ungated = KnownLane("mail", beside=True)
+    ungated.head = (2, ungated_due)
+    rounds = 6 * (gated + 1)
+    counts = Counter(served(Turns(BOOST), [*lanes, ungated], rounds, room=room))
+    assert counts["mail"] == pytest.approx(6 * room, abs=room + 1)
+
+
+def test_of_equal_turns_the_oldest_head_is_first() -> None:
+    ungated = KnownLane("mail", beside=True)
+    for own, other in ((1.0, 2.0), (2.0, 1.0)):
+        ungated.head = (2, own)
+        lanes = [ungated, plain("a", due=other)]
+        ((first, *_),) = Turns(BOOST).choose(lanes, 1, 64, 10.0)
+        assert first is min(lanes, key=lambda known: known.head or (0, 0.0))
+
+
 def test_who_comes_back_has_no_turns_saved_up() -> None:
     turns, idle, busy = Turns(BOOST), lane("idle"), lane("busy")
     served(turns, [busy], 100)

@@ -45,8 +45,12 @@ class KnownLane:
         self.queue = queue_of(lane)
         self.gates = (*(each.name for each in gates), gate_name(QUEUE, self.queue))
         fair = next((each for each in gates if each.kind == FAIR), None)
-        self.share = None if fair is None else fair.name
-        """The fair share that it belongs to, with all other lanes of the same key."""
+        self.share = fair.name if fair is not None else None if gates else lane
+        """The fair share that it belongs to, with all other lanes of the same key.
+
+        A lane without gates is a share by itself: neither it nor what stands behind gates waits
+        until the backlog of the other is gone.
+        """
         self.own_weight = 1 if fair is None else fair.weight
         self.weight = self.own_weight
         """How many turns its share has for each of another."""

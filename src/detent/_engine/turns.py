@@ -2,7 +2,8 @@
 
 Each fair share has a pass, which grows by one part of its weight with every job it is given; the
 one with the lowest pass is next. So a share of weight 3 has three turns for each of another, also
-when slots become free one at a time. Lanes that are in no share keep the order of their heads.
+when slots become free one at a time. A lane without gates is a share of weight 1. Lanes that are in
+no share keep the order of their heads.
 """
 
 from collections import deque
@@ -133,11 +134,15 @@ class Turns:
         for known in sorted(lanes, key=_since):
             members.setdefault(known.share or _NO_SHARE, deque()).append(known)
         self._alone = len(members.get(_NO_SHARE, ()))
-        heap = [(max(self._passes.get(each, 0.0), self._clock), each) for each in members]
+        # Of those with the same pass the one is first whose head has been due for the longest.
+        heap = [
+            (max(self._passes.get(share, 0.0), self._clock), _since(lanes[0]), share)
+            for share, lanes in members.items()
+        ]
         heapify(heap)
         self._tick(heap)
         while heap:
-            at, share = heap[0]
+            at, _, share = heap[0]
             known = members[share].popleft()
             yield known
             if not once:
@@ -146,9 +151,9 @@ class Turns:
                 heappop(heap)
                 continue
             weight = known.weight if known.share else self._alone
-            heapreplace(heap, (at + 1 / weight, share))
+            heapreplace(heap, (at + 1 / weight, _since(members[share][0]), share))
 
-    def _tick(self, heap: Sequence[tuple[float, str]]) -> None:
+    def _tick(self, heap: Sequence[tuple[float, float, str]]) -> None:
         self._clock = min(heap)[0] if heap else self._clock
         if len(self._passes) > MOST_PASSES:
             # These would be raised to the clock anyway.
