@@ -14,6 +14,7 @@ from detent.config import AlertsConfig, Config
 from detent.errors import AlertNotFound, DeliveryFailed
 from detent.events import AlertRaised, EventUndeliverable
 from detent.spi.outbox import AlertInfo
+from detent.testing.conformance.steps import crash_nodes
 from detent.testing.simulation.stage import Stage
 from detent.testing.virtual import in_virtual_time
 
@@ -144,8 +145,7 @@ async def test_a_job_that_kills_its_nodes_raises_one() -> None:
     survivor = stage.new_app()
     survivor.alerts.to(told.append, name="team")
     job = await burn.enqueue()
-    place = stage.tables.ready[job.id]
-    stage.tables.ready[job.id] = place._replace(crashes=2, lane="default+!")
+    await crash_nodes(stage.store, times=2)
     async with stage.node() as node:
         await stage.until(lambda: stage.tables.running)
         async with stage.node(survivor, queues={"other": 1}):

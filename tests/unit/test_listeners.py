@@ -40,6 +40,7 @@ from detent.events import (
     NodeStarted,
 )
 from detent.stores.memory.tables import PAUSED, Parked
+from detent.testing.conformance.steps import crash_nodes
 from detent.testing.simulation.stage import Stage
 from detent.testing.virtual import in_virtual_time
 
@@ -220,8 +221,7 @@ async def test_a_job_that_its_node_died_with_is_told_by_another() -> None:
         heard.append(event)
 
     job = await work.enqueue()
-    place = stage.tables.ready[job.id]
-    stage.tables.ready[job.id] = place._replace(crashes=2, lane="default+!")
+    await crash_nodes(stage.store, times=2)
     async with stage.node() as node:
         await stage.until(lambda: stage.tables.running)
         async with stage.node(survivor, queues={"other": 1}):

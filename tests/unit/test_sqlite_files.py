@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from detent import App
 from detent.errors import SchemaMismatch, StoreError, StoreUnavailable
 from detent.model.state import State
 from detent.stores.sqlite import SqliteStore
@@ -143,11 +144,26 @@ async def test_of_many_at_once_only_those_fail_that_do_not_fit(store: SqliteStor
         *(store.enqueue_jobs([job]) for job in [*small[:5], big, *small[5:]]),
         return_exceptions=True,
     )
-    assert [type(each) for each in answers] == [type(None)] * 5 + [StoreUnavailable] + [
-        type(None)
-    ] * 5
+    assert answers[:5] + answers[6:] == [False] * 10, "they are stored; the commits wake no node"
+    assert isinstance(answers[5], StoreUnavailable)
     assert await states_of(store, [job.id for job in small]) == [State.PENDING] * 10
     assert await store.get_jobs([big.id]) == []
+
+
+async def test_a_caller_whose_job_does_not_fit_is_told_after_a_few_tries(
+    store: SqliteStore,
+) -> None:
+    app = App(store=store)
+
+    @app.task(name="send")
+    async def send(text: str) -> None: ...
+
+    await store.open()
+    await grow_no_more(store)
+    async with asyncio.timeout(30):
+        with pytest.raises(StoreUnavailable, match=r"cannot grow .*; free some space"):
+            await send.enqueue("x" * 1_000_000)
+    await send.enqueue("small")
 
 
 async def grow_no_more(store: SqliteStore) -> None:

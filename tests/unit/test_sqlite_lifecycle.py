@@ -10,10 +10,13 @@ import threading
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from detent import App
+from detent.notifiers.wire import decode
+from detent.spi.notifier import Hint, token_of
 from detent.stores.sqlite import SqliteStore, connection
 from detent.testing.conformance.builders import new_job
 from detent.testing.conformance.steps import joined
@@ -93,14 +96,15 @@ def test_a_script_that_ends_at_once_has_told_the_nodes(tmp_path: Path) -> None:
         f"app = App('sqlite:///{tmp_path}/jobs.db')\n"
         "@app.task(name='send')\n"
         "def send() -> None: ...\n"
-        "send.enqueue_sync()\n"
+        "print(send.enqueue_sync().id)\n"
     )
-    subprocess.run([sys.executable, "-c", script], check=True)
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
     other = sqlite3.connect(tmp_path / "jobs.db")
-    wakes = other.execute("SELECT payload FROM detent_wake").fetchall()
+    wakes = [decode(payload) for (payload,) in other.execute("SELECT payload FROM detent_wake")]
     other.close()
     assert count(tmp_path / "jobs.db") == 1
-    assert wakes == [('[["default",null]]',)]
+    assert wakes == [[Hint("default", token=token_of(UUID(done.stdout.strip())))]]
 
 
 def in_child(work: Callable[[], object]) -> None:
@@ -159,7 +163,7 @@ async def test_a_fork_beside_a_running_loop_disturbs_neither(tmp_path: Path) -> 
         thread.start()
         thread.join()
         gc.collect()
-        assert done == [None]
+        assert done == [False]
 
     await asyncio.to_thread(in_child, child)
     await writing

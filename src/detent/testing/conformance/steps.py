@@ -95,6 +95,18 @@ async def held_many(store: Store, count: int) -> tuple[UUID, list[Claim]]:
     return node, claims
 
 
+async def crash_nodes(store: Store, times: int, max_crashes: int = 3) -> None:
+    """Let the only due job of the default queue kill one new node after the other.
+
+    A suspect waits in another lane. So the job must not be a suspect before the last time.
+    """
+    for _ in range(times):
+        node = await joined(store)
+        assert len(await claimed(store, node)) == 1, "a due job, and no suspect"
+        await store.declare_dead([node], "it burned")
+        await store.rescue(10, max_crashes)
+
+
 async def settled(store: Store, holding: Held, said: Settlement) -> None:
     """Write the end of a claim, which has to be accepted."""
     if holding.claim.hooks:
