@@ -81,9 +81,10 @@ async def ended(node: App) -> Any:
         await asyncio.sleep(0.02)
 
 
-async def test_an_exit_does_not_wait_for_a_database_that_is_gone(postgres_url: str) -> None:
+@pytest.mark.parametrize("steps", [0, 1], ids=["stopped at once", "stopped a step later"])
+async def test_an_exit_does_not_wait_for_a_database_that_is_gone(steps: int) -> None:
     program = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", GONE, postgres_url),
+        *(sys.executable, "-c", GONE, str(steps)),
         cwd=ROOT,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -107,6 +108,8 @@ url = f"postgresql://nobody@127.0.0.1:{deaf.getsockname()[1]}/nowhere"
 
 async def publish(store):
     store.notifier.publish([Hint("default")])
+    for _ in range(int(sys.argv[1])):
+        await asyncio.sleep(0)
 
 stopped = PostgresStore(url)
 asyncio.new_event_loop().run_until_complete(publish(stopped))

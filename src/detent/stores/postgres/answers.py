@@ -1,12 +1,15 @@
 """What the servers of one URL say about themselves when all of them are asked side by side."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from types import coroutine
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
+
+T = TypeVar("T")
 
 # A host that said no is asked again after this time, while others have not answered yet: it may
 # have been promoted.
@@ -89,6 +92,30 @@ async def connect(url: str, **options: Any) -> Any:
         ) from error
 
 
+def spawn_quietly(
+    start: Callable[[], Coroutine[Any, Any, T]], name: str | None = None
+) -> "asyncio.Task[T]":
+    """Return a task that may be left behind, without complaints, by a loop that stops for ever.
+
+    A script may end so while its last wake-up waits for a connection.
+    """
+    task = asyncio.get_running_loop().create_task(_begin(start), name=name)
+    task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001  as asyncio does for its own
+    return task
+
+
+@coroutine
+def _begin(start: Callable[[], Coroutine[Any, Any, T]]) -> Generator[Any, Any, T]:
+    """Call and await `start` when the loop comes to it; a coroutine would say that it never did."""
+    return (yield from start().__await__())
+
+
+async def _cancel_all(tasks: Sequence["asyncio.Task[None]"]) -> None:
+    for each in tasks:
+        each.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 class Round:
     """One question to all hosts; it ends as soon as the answer is known."""
 
@@ -101,15 +128,17 @@ class Round:
 
     async def run(self, limit: float) -> None:
         """Ask until all have answered, or one was accepted and the others had their time."""
-        asking = [asyncio.create_task(self._ask(n, limit)) for n in range(len(self._urls))]
+        numbers = range(len(self._urls))
+        asking = [spawn_quietly(partial(self._ask, number, limit)) for number in numbers]
         for number, each in enumerate(asking):
             each.add_done_callback(partial(self._end, number))
         try:
             await self._listen(limit)
-        finally:
-            for each in asking:
-                each.cancel()
-            await asyncio.gather(*asking, return_exceptions=True)
+        except asyncio.CancelledError:
+            await _cancel_all(asking)
+            raise
+        # Not by `finally`: nothing can be awaited if the loop has stopped for ever.
+        await _cancel_all(asking)
 
     async def _listen(self, limit: float) -> None:
         loop = asyncio.get_running_loop()

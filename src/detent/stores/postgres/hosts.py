@@ -9,10 +9,18 @@ for too long. Of two servers that take writes, the one with the higher timeline 
 import asyncio
 import re
 import weakref
+from functools import partial
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
-from detent.stores.postgres.answers import ELSEWHERE, NoPrimaryError, Place, Round, connect
+from detent.stores.postgres.answers import (
+    ELSEWHERE,
+    NoPrimaryError,
+    Place,
+    Round,
+    connect,
+    spawn_quietly,
+)
 from detent.stores.postgres.made import Connections
 
 # A host that is up answers within this time.
@@ -117,7 +125,7 @@ class Hosts:
         loop = asyncio.get_running_loop()
         search = self._searches.get(loop)
         if search is None or search.done():
-            search = loop.create_task(self._found(limit), name="detent-hosts")
+            search = spawn_quietly(partial(self._found, limit), "detent-hosts")
             search.add_done_callback(_retrieve)
             self._searches[loop] = search
         return search
