@@ -68,15 +68,38 @@ async def test_a_full_queue_goes_on_at_once_while_another_has_room() -> None:
 
 
 @in_virtual_time
-async def test_slow_jobs_are_not_hoarded_by_a_node_that_cannot_start_them() -> None:
+@pytest.mark.parametrize("apart", [0.0, 0.003, 0.01, 0.03])
+@pytest.mark.parametrize("latency", [0.0, 0.001, 0.02])
+async def test_slow_jobs_are_not_hoarded_by_a_node_that_cannot_start_them(
+    apart: float, latency: float
+) -> None:
+    """Jobs that end in the same moment say nothing about how soon the next slot is free."""
     stage = Stage()
+    stage.line.latency = latency
     gauge = Gauge(stage.app)
-    async with stage.node(concurrency=4):
-        await stage.app.enqueue_many([gauge.work.bind(str(n), 10.0) for n in range(100)])
-        for _ in range(12):
-            await asyncio.sleep(5)
-            # A claim that crosses the ends of all four may bring one too many.
-            assert len(stage.tables.running) <= 5
+    async with stage.node(concurrency=4) as node:
+        calls = [gauge.work.bind(str(n), 10.0 + apart * (n % 4)) for n in range(100)]
+        await stage.app.enqueue_many(calls)
+        for _ in range(600):
+            await asyncio.sleep(0.1)
+            assert sum(not each.over for each in node._crew.dispatcher.held.values()) <= 4
+    assert len(gauge.started) >= 20
+
+
+@in_virtual_time
+async def test_a_queue_of_slow_jobs_takes_none_ahead_because_another_is_quick() -> None:
+    stage = Stage()
+    stage.line.latency = 0.001
+    gauge = Gauge(stage.app)
+    slow, quick = gauge.work.options(queue="slow"), gauge.work.options(queue="quick")
+    async with stage.node(queues={"quick": 10, "slow": 4}) as node:
+        await stage.app.enqueue_many([slow.bind(str(n), 10.0) for n in range(20)])
+        for number in range(300):
+            calls = [quick.bind(f"{number} {each}", 0.002) for each in range(100)]
+            await stage.app.enqueue_many(calls)
+            await asyncio.sleep(0.1)
+            held = node._crew.dispatcher.held.values()
+            assert sum(each.queue == "slow" and not each.over for each in held) <= 4
 
 
 @in_virtual_time

@@ -188,7 +188,8 @@ async def test_jobs_that_were_claimed_and_not_started_go_back_at_once() -> None:
 
     async with stage.node(concurrency=2) as node:
         # As if jobs had been ending fast: then some are claimed ahead.
-        node._crew.dispatcher._rate, node._crew.dispatcher._measured_at = 100.0, stage.now + 3600
+        slots = node._crew.dispatcher.queues["default"]
+        slots.pace, slots.measured_at = 100.0, stage.now + 3600
         await stage.app.enqueue_many([work.bind() for _ in range(4)])
         await stage.until(lambda: len(stage.tables.running) == 4)
         draining = asyncio.ensure_future(node.drain())

@@ -84,6 +84,8 @@ class Attempt:
     timeout: float | None = None
     silence: float | None = None
     """For how many seconds it may give no sign of life."""
+    lasted = 0.0
+    """How many seconds it has taken, once it is over."""
     heard_at = 0.0
     silent = False
     """Whether it was stopped because it gave none."""

@@ -50,10 +50,8 @@ class Dispatcher:
         self.slots = sum(slots.values())
         """How many jobs may run at once."""
         self._start_planned = False
-        self._ended = 0
-        self._ended_before = 0
-        self._measured_at = bench.runtime.monotonic()
-        self._rate = 0.0
+        self.ended = 0
+        """How many jobs have run here."""
         self._batches = Batches(bench.runtime, self._gathered)
         self._context = contextvars.Context()
         """Jobs begin in it, and not in that of the job that has just made room for them."""
@@ -86,11 +84,13 @@ class Dispatcher:
         asked = self._slots_of(queues)
         workers = self.workers
         ahead = PREFETCH_SECONDS if workers is None else WORKER_PREFETCH_SECONDS
-        prefetch = int(self._ending_rate() * ahead)
-        if self._batches.open:
-            rooms = self._rooms_with_batches(asked, prefetch)
-        else:
-            rooms = {queue: max(slots.room(prefetch, workers), 0) for queue, slots in asked.items()}
+        now = self._bench.runtime.monotonic()
+        appetite = self._appetite() if self._batches.open else {}
+        rooms = {}
+        for queue, slots in asked.items():
+            room = slots.room(slots.ahead(ahead, now, workers), workers)
+            # Batches take one slot, however full: there is room for what they lack.
+            rooms[queue] = max(room + appetite.get(queue, 0), 0)
         self.flights.note(rooms)
         return rooms
 
@@ -99,14 +99,6 @@ class Dispatcher:
 
     def _slots_of(self, queues: Sequence[str] | None) -> Mapping[str, Slots]:
         return self.queues if queues is None else {queue: self.queues[queue] for queue in queues}
-
-    def _rooms_with_batches(self, asked: Mapping[str, Slots], prefetch: int) -> dict[str, int]:
-        """Return the same with room for what batches lack: they take one slot, however full."""
-        appetite = self._appetite()
-        return {
-            queue: max(slots.room(prefetch) + appetite.get(queue, 0), 0)
-            for queue, slots in asked.items()
-        }
 
     def _appetite(self) -> Mapping[str, int]:
         """Return how many claims of each queue may be taken for batches that lack some.
@@ -141,24 +133,9 @@ class Dispatcher:
         return Counter(each.queue for each in held if not each.calling and not each.over)
 
     @property
-    def ended(self) -> int:
-        """How many jobs have run here."""
-        return self._ended_before + self._ended
-
-    @property
     def load(self) -> float:
         """The share of the slots that is busy."""
         return self.busy / max(self.slots, 1)
-
-    def _ending_rate(self) -> float:
-        """Return how many jobs a second have been ending lately."""
-        now = self._bench.runtime.monotonic()
-        passed = now - self._measured_at
-        if passed >= PREFETCH_SECONDS:
-            self._rate = self._ended / passed
-            self._ended_before += self._ended
-            self._ended, self._measured_at = 0, now
-        return self._rate
 
     def resize(self, slots: Mapping[str, int]) -> None:
         """Let these queues have that many slots, and the others their own again."""
@@ -284,7 +261,9 @@ class Dispatcher:
         else:
             self._end_batch(attempt.batch)
         if attempt.calling or attempt.stop is not Stop.DRAIN:
-            self._ended += 1
+            self.ended += 1
+            slots.ended += 1
+            slots.spent += attempt.lasted
             if slots.ceiling is not None and not self.waits(attempt.queue):
                 slots.rise()
         if slots.waiting and not self._start_planned:
@@ -296,7 +275,7 @@ class Dispatcher:
             del self._executing[attempt.claim.id]
         # How fast slots become free is one thing; how many jobs have run is another.
         ran = sum(each.calling or each.stop is not Stop.DRAIN for each in batch.attempts)
-        self._ended_before += max(ran - 1, 0)
+        self.ended += max(ran - 1, 0)
 
     def executing(self) -> list[Attempt]:
         """Return what really runs; safe to call from another thread."""

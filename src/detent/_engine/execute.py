@@ -245,7 +245,7 @@ def report(attempt: Attempt, outcome: Outcome, ends: Ends) -> None:
     """Decide what follows and hand it on to be written."""
     claim = attempt.claim
     now = attempt.bench.runtime.monotonic()
-    lasted = now - attempt.started
+    lasted = attempt.lasted = now - attempt.started
     if attempt.completed or attempt.stop is Stop.FENCED:
         if attempt.completed:
             _tell_success(attempt, lasted)

@@ -1,10 +1,11 @@
 """The slots of a queue on this node, and how many claims it takes for them.
 
-A claim is for starting. A queue takes as many claims as it has slots, and a few more while jobs end
-so fast that these will begin within milliseconds. When claims have waited for too long all the
-same, there are fewer workers than slots or the pace has fallen: the queue then takes only as many
-as really run, and tries one more now and then. After it has given claims back it takes none for a
-moment, or it would be the first to take them again.
+A claim is for starting. A queue takes as many claims as it has slots, and a few more while its jobs
+end so fast that these will begin within milliseconds. How fast that is follows from how many have
+ended and from how long they took: slow jobs that end in one moment set no pace. When claims have
+waited for too long all the same, there are fewer workers than slots or the pace has fallen: the
+queue then takes only as many as really run, and tries one more now and then. After it has given
+claims back it takes none for a moment, or it would be the first to take them again.
 """
 
 from collections import deque
@@ -15,6 +16,8 @@ from detent._engine.attempt import Attempt
 from detent.spi.executor import Executor
 from detent.tasks import Registry
 
+# For how long ends are counted at least before they say how fast jobs end.
+WINDOW: Final = 0.02
 # How often a queue that takes fewer claims than it has slots tries more, if no job ends meanwhile.
 PROBE: Final = 5.0
 # For how long a queue takes no claims after it has given some back: others have to hear of them.
@@ -49,9 +52,13 @@ class Slots:
         "_step",
         "busy",
         "ceiling",
+        "ended",
         "limit",
+        "measured_at",
+        "pace",
         "promised",
         "resting",
+        "spent",
         "waiting",
     )
 
@@ -69,6 +76,25 @@ class Slots:
         """Whether it takes no claims at all, so that other nodes can have what it gave back."""
         self._rest = 0.0
         self._rests_until = 0.0
+        self.ended = 0
+        """How many slots have become free since `measured_at`."""
+        self.spent = 0.0
+        """For how many seconds all those jobs together had run."""
+        self.measured_at = 0.0
+        self.pace = 0.0
+        """How many slots have been becoming free in a second, before that."""
+
+    def ahead(self, seconds: float, now: float, workers: int | None = None) -> int:
+        """Return how many slots become free within so many seconds, by the pace of late."""
+        passed = now - self.measured_at
+        if passed >= WINDOW:
+            self.pace = self.ended / passed
+            if self.spent > 0:
+                # So many slots cannot keep up more than this with jobs that take so long.
+                slots = self.limit if workers is None else min(self.limit, workers)
+                self.pace = min(self.pace, slots * self.ended / self.spent)
+            self.ended, self.spent, self.measured_at = 0, 0.0, now
+        return int(self.pace * seconds)
 
     def room(self, prefetch: int, workers: int | None = None) -> int:
         """Return how many more claims this queue can take.
