@@ -273,10 +273,12 @@ async def test_a_cancel_that_comes_too_late_is_a_conflict() -> None:
 
 
 @in_virtual_time
-async def test_a_cancel_during_a_failing_try_ends_the_job_at_the_next() -> None:
+@pytest.mark.parametrize("delay", [1.6, 2.0, 2.1, 2.3, 2.6])
+async def test_a_cancel_during_a_failing_try_ends_the_job_at_the_next(delay: float) -> None:
+    """The node looks for signals once a second, and a try of half a second may lie in between."""
     stage, tries = Stage(), list[int]()
 
-    @stage.app.task(retry=Retry(max_attempts=5, delay=timedelta(seconds=2.3), jitter=False))
+    @stage.app.task(retry=Retry(max_attempts=5, delay=timedelta(seconds=delay), jitter=False))
     async def failing(ctx: JobContext) -> None:
         tries.append(ctx.attempt)
         await asyncio.sleep(0.5)
@@ -289,9 +291,7 @@ async def test_a_cancel_during_a_failing_try_ends_the_job_at_the_next() -> None:
         await job.cancel("stop")
         with pytest.raises(JobCanceled, match="stop"):
             await job.result(timeout=60)
-    # The node looks for signals once a second: a try of half a second may pass between two looks.
-    # Tries begin at 0, 2.8 and 7.9 s: the second and the third do not.
-    assert len(tries) <= 3
+    assert len(tries) <= 2
 
 
 @in_virtual_time

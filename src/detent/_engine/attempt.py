@@ -68,6 +68,8 @@ class Workbench:
     queued: "dict[UUID, Attempt]" = field(default_factory=dict)
     """Attempts that wait for a worker of their executor while others occupy all of them; the one
     that has waited longest comes first."""
+    on_retries: Callable[[], None] = lambda: None
+    """Called when jobs come that were tried before: they may have been told to stop meanwhile."""
     may_run: Callable[[], bool] = lambda: True
     """Whether the node still has its lease, by its own clock; asked right before a job runs."""
     pace: Pace = field(default_factory=Pace)

@@ -223,6 +223,7 @@ class Crew:
             sanitizer=parts.sanitizer,
             listeners=self.announcer.listeners,
             heard=self.announcer.listeners.by_type,
+            on_retries=lambda: self.signals.look_soon(),  # noqa: PLW0108  it is made later
         )
 
     def _introduce(self) -> None:

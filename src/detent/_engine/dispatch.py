@@ -156,7 +156,9 @@ class Dispatcher:
         held, bench = self.held, self._bench
         batched = bench.registry.batched
         gathered: dict[str, int] = {}
+        retries = False
         for claim in claims:
+            retries |= claim.attempt > 1
             queue, slots = self._lanes.get(claim.lane) or self._lane(claim.lane)
             attempt = Attempt(claim, queue, node_id, now, bench)
             if claim.id in held or claim.id in self._executing:
@@ -172,6 +174,8 @@ class Dispatcher:
                     continue
             slots.waiting.append(attempt)
             self._crowd[queue] = slots
+        if retries:
+            bench.on_retries()
         if batched:
             self._learn(gathered)
         if self._draining:
