@@ -14,6 +14,9 @@ from tests.cluster.workload import Execution
 
 JOBS = 230
 SLOTS = 2
+# Two make a suspect, two leave fewer and fewer suspects together, three are of the one alone; and
+# once it may have looked as if it had not begun.
+MOST_CRASHES = 8
 
 
 @pytest.fixture
@@ -81,9 +84,10 @@ async def test_an_item_that_kills_its_process_fails_alone(
     poison = infos.pop(20)
     assert (poison.state, poison.attempt) == (State.FAILED, 1)
     kinds = [attempt.kind for attempt in await batching.app.jobs.attempts(poison.id)]
-    assert kinds == ["crashed"] * 3
+    assert set(kinds) <= {"crashed", "unstarted"}
+    assert 3 <= len(kinds) <= MOST_CRASHES
     assert {(info.state, info.attempt) for info in infos} == {(State.SUCCEEDED, 1)}
     runs = Counter(run.job for run in Execution.read_all(executions))
-    assert runs[poison.id] == 3, "exactly three crashes"
+    assert 3 <= runs[poison.id] <= len(kinds), "it ran three times alone, and before with others"
     struck = sum(count > 1 for count in runs.values()) - 1
     assert struck >= SIZE - 1, "its batch, at least"

@@ -24,7 +24,8 @@ LIFELINE: Final = "DETENT_LIFELINE"
 # How a child with a parent ends that was drained by name: nobody is to take its place.
 SENT_AWAY: Final = 83
 FIRST_PAUSE: Final = 0.5
-LONGEST_PAUSE: Final = 30.0
+# A job that kills its process is found out only by a few crashes: see `detent.model.rescue`.
+LONGEST_PAUSE: Final = 10.0
 # A child that ran this long is not failing again and again.
 HEALTHY: Final = 30.0
 # Beyond the drain, a child gets this long to end.
