@@ -30,6 +30,7 @@ def test_every_patch_still_applies() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # there are many of them by now, a few seconds each
 def test_known_bugs_are_noticed() -> None:
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         seeds = list(pool.map(lambda each: hunt(each, FAST), FAST_ONES))
