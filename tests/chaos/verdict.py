@@ -17,7 +17,10 @@ CRASHES: Final = """
     SELECT id, date_part('epoch', ended_at) AS at
     FROM detent.detent_attempt WHERE kind = 'crashed' ORDER BY ended_at
 """
-FAILURES: Final = "SELECT id, kind FROM detent.detent_attempt WHERE kind <> 'crashed'"
+# What a dead node had, or had not even begun, is charged to no attempt.
+FAILURES: Final = """
+    SELECT id, kind FROM detent.detent_attempt WHERE kind NOT IN ('crashed', 'unstarted')
+"""
 LIVE: Final = """
     SELECT id FROM detent.detent_ready UNION ALL SELECT id FROM detent.detent_running
     UNION ALL SELECT id FROM detent.detent_parked

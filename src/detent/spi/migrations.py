@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from typing import Final
 
@@ -31,14 +32,15 @@ class Migration:
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
-def migrations_of(package: str) -> list[Migration]:
-    """Return the steps that the package of a store brings, in order."""
+@cache
+def migrations_of(package: str) -> Sequence[Migration]:
+    """Return the steps that the package of a store brings, in order; they are read once."""
     steps = []
     for entry in files(package).joinpath("migrations").iterdir():
         if match := _FILE_NAME.fullmatch(entry.name):
             text = entry.read_text(encoding="utf-8")
             steps.append(Migration(int(match[1]), match[2], text))
-    return sorted(steps, key=lambda step: step.version)
+    return tuple(sorted(steps, key=lambda step: step.version))
 
 
 def untaken(steps: Sequence[Migration], applied: Mapping[int, str], place: str) -> list[Migration]:

@@ -6,7 +6,7 @@ simply run again.
 """
 
 import shlex
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -36,7 +36,7 @@ CREATE TABLE IF NOT EXISTS detent.detent_schema_version (
 """
 
 
-def known_migrations() -> list[Migration]:
+def known_migrations() -> Sequence[Migration]:
     """Return the steps this code brings, in order."""
     return migrations_of(__package__)
 

@@ -128,7 +128,7 @@ def _place_saved(job: NewJob, keys: Keys) -> Generator[Step, list[Any], Placed]:
         placed = yield from place_keyed(job, keys)
     except TakenError as taken:
         yield Step("undo", ())
-        # His commit is to wait for the standby, even if he writes nothing else.
+        # The caller's commit is to wait for the standby, even if it writes nothing else.
         yield Step("confirm_commits", ())
         placed = taken.placed
     except Exception:

@@ -7,7 +7,7 @@ again. A store does it by itself when it opens a file: there is nobody else who 
 
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -31,7 +31,7 @@ _RECORD: Final = (
 )
 
 
-def known_migrations() -> list[Migration]:
+def known_migrations() -> Sequence[Migration]:
     """Return the steps this code brings, in order."""
     return migrations_of(__package__)
 
