@@ -269,7 +269,7 @@ class Claimer(Service):
     async def claim(self, scans: Sequence[LaneScan], limit: int, admit: Admit | None = None) -> int:
         """Claim jobs of these lanes and dispatch them; return how many.
 
-        Those that `admit` leaves out are left to whoever admits.
+        Claims that `admit` leaves out are not dispatched here: `admit` takes them over.
         """
         return len(await self._claim(scans, limit, admit))
 
