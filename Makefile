@@ -71,7 +71,7 @@ ha: setup        ## fail over on real Patroni and etcd, by three ways (ARGS="--s
 matrix: setup    ## PostgreSQL 13 to 18 against the conformance tests (ARGS="--only 13,18")
 	$(BIN)/python tools/matrix.py $(ARGS)
 
-cron-proof: setup ## every zone and change of clocks against a slow oracle (ARGS="--zones Asia/Gaza")
+cron-proof: setup ## every zone, random crons, croniter and cronsim against a slow oracle (ARGS="--part peers")
 	$(BIN)/python -m tools.cron_proof $(ARGS)
 
 lock:            ## resolve the lock files again (ARGS=--upgrade for newer versions)

@@ -3,20 +3,24 @@
 It knows nothing of Detent and nothing of how Detent computes; it shares no line with it. The rule
 is applied as it is written:
 
-- An expression whose minute and hour are both values (no `*`, no step) names local times. Each that
-  the clocks show at all counts at the first minute that shows it. Each that they leave out counts
-  when the clocks have jumped over it.
+- An expression with neither every minute nor every hour names local times. Each that the clocks
+  show at all counts at the first minute that shows it. Each that they leave out counts when the
+  clocks have jumped over it.
 - Any other expression counts at every minute that shows a time it matches.
+- A day counts when a term of either day field says so. When one of the two fields begins with a
+  star or is a question mark, or the day of the week begins with a plus, both must say so.
 """
 
 import calendar
+import functools
+import hashlib
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 ALIASES = {"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@weekly": "0 0 * * 0"}
-MONTHS = {name.upper(): number for number, name in enumerate(calendar.month_abbr) if name}
-WEEKDAYS = dict(zip(("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"), range(7), strict=True))
+MONTHS = [name.lower() for name in calendar.month_name]
+WEEKDAYS = [calendar.day_name[(number + 6) % 7].lower() for number in range(7)]
 MINUTES = 24 * 60
 
 
@@ -30,6 +34,7 @@ class Pattern:
     months: set[int]
     weekdays: str
     is_named: bool
+    name: str = ""
     known: dict[int, bool] = field(default_factory=dict)
 
     def holds_on(self, number: int) -> bool:
@@ -41,67 +46,114 @@ class Pattern:
     def _holds_on(self, day: date) -> bool:
         if day.month not in self.months:
             return False
-        in_month = any(_is_day(term, day) for term in self.days.split(","))
-        in_week = any(_is_weekday(term, day) for term in self.weekdays.split(","))
-        if self.days.startswith("*") or self.weekdays.startswith("*"):
-            return in_month and in_week
-        return in_month or in_week
+        both = self.days[0] in "*?" or self.weekdays[0] in "*?+"
+        in_month = any(_is_day(term, day, self.name) for term in self.days.split(","))
+        if both and not in_month:
+            return False
+        weekdays = self.weekdays.lstrip("+").split(",")
+        in_week = any(_is_weekday(term, day, self.name) for term in weekdays)
+        return in_week if both else in_month or in_week
 
 
-def read(expression: str) -> Pattern:
-    """Return what an expression says."""
-    fields = ALIASES.get(expression, expression).split()
-    seconds = fields.pop(0) if len(fields) == 6 else "0"
+def read(expression: str, name: str = "") -> Pattern:
+    """Return what an expression says; a name decides what `h` stands for."""
+    fields = ALIASES.get(expression, expression).lower().split()
+    second = fields.pop(0) if len(fields) == 6 else "0"
     minute, hour, days, months, weekdays = fields
-    hours = _numbers(hour, 0, 23)
-    minutes = _numbers(minute, 0, 59)
+    hours = _numbers(hour, "hour", name)
+    minutes = _numbers(minute, "minute", name)
     return Pattern(
-        seconds=sorted(_numbers(seconds, 0, 59)),
+        seconds=sorted(_numbers(second, "second", name)),
         times={60 * h + m for h in hours for m in minutes},
         days=days,
-        months=_numbers(months, 1, 12, MONTHS),
+        months=_numbers(months, "month", name),
         weekdays=weekdays,
-        is_named=not any(sign in minute + hour for sign in "*/"),
+        is_named=len(hours) < 24 and len(minutes) < 60,
+        name=name,
     )
 
 
-def _numbers(text: str, low: int, high: int, names: dict[str, int] | None = None) -> set[int]:
+#: From, to, up to where `h` goes.
+LIMITS = {
+    "second": (0, 59, 59),
+    "minute": (0, 59, 59),
+    "hour": (0, 23, 23),
+    "day-of-month": (1, 31, 28),
+    "month": (1, 12, 12),
+    "day-of-week": (0, 7, 6),
+}
+
+
+def _numbers(text: str, kind: str, name: str) -> set[int]:
     found: set[int] = set()
     for term in text.split(","):
-        span, _, step = term.partition("/")
-        if span == "*":
-            first, last = low, high
-        else:
-            begin, dash, end = span.partition("-")
-            first = _number(begin, names)
-            last = _number(end, names) if dash else (high if step else first)
-        found |= set(range(first, last + 1, int(step or 1)))
+        found |= set(_term(term, kind, name))
     return found
 
 
-def _number(text: str, names: dict[str, int] | None) -> int:
-    return names[text] if names and text in names else int(text)
+@functools.cache
+def _term(term: str, kind: str, name: str) -> list[int]:
+    low, high, hashed = LIMITS[kind]
+    span, _, step = term.partition("/")
+    if span.startswith("h"):
+        inside = span[2:-1] or f"{low}-{hashed}"
+        choice = _between(inside, kind)
+        digest = hashlib.blake2b(f"{kind} {name}".encode(), digest_size=8).hexdigest()
+        chance = int(digest, 16)
+        if not step:
+            return [choice[chance % len(choice)]]
+        return [each for at, each in enumerate(choice) if at % int(step) == chance % int(step)]
+    if span in "*?":
+        span = f"{low}-{high}"
+    elif step and "-" not in span:
+        span += f"-{high}"
+    return [each for at, each in enumerate(_between(span, kind)) if at % int(step or 1) == 0]
 
 
-def _is_day(term: str, day: date) -> bool:
+def _between(span: str, kind: str) -> list[int]:
+    """Walk from one value to the other, one by one, from the end of the clock to its beginning."""
+    begin, _, end = span.partition("-")
+    first, last = _number(begin, kind), _number(end or begin, kind)
+    if kind == "day-of-week" and last == 0 and first > 0:
+        last = 7
+    found = [first]
+    while found[-1] != last:
+        # Sunday ends the week as 7, and Monday comes after it.
+        start = 1 if kind == "day-of-week" else LIMITS[kind][0]
+        found.append(found[-1] + 1 if found[-1] < LIMITS[kind][1] else start)
+    return found
+
+
+def _number(text: str, kind: str) -> int:
+    for number, known in enumerate({"month": MONTHS, "day-of-week": WEEKDAYS}.get(kind, [])):
+        if known and text in (known, known[:3]):
+            return number
+    return int(text)
+
+
+def _is_day(term: str, day: date, name: str) -> bool:
     last = calendar.monthrange(day.year, day.month)[1]
-    if term == "L":
-        return day.day == last
-    if term == "LW":
-        working = [d for d in range(1, last + 1) if date(day.year, day.month, d).weekday() < 5]
-        return day.day == working[-1]
-    return day.day in _numbers(term, 1, 31)
+    body = term.removesuffix("w")
+    if not body.startswith("l") and body == term:
+        return day.day in _term(term, "day-of-month", name)
+    wanted = last - int(body[2:] or 0) if body.startswith("l") else int(body)
+    if not 1 <= wanted <= last:
+        return False
+    if body == term:
+        return day.day == wanted
+    working = [d for d in range(1, last + 1) if date(day.year, day.month, d).weekday() < 5]
+    return day.day == min(working, key=lambda each: abs(each - wanted))
 
 
-def _is_weekday(term: str, day: date) -> bool:
+def _is_weekday(term: str, day: date, name: str) -> bool:
     number = day.isoweekday() % 7
     if "#" in term:
         which, _, nth = term.partition("#")
-        return number == _number(which, WEEKDAYS) % 7 and (day.day - 1) // 7 + 1 == int(nth)
-    if term.endswith("L"):
+        return number == _number(which, "day-of-week") % 7 and (day.day - 1) // 7 + 1 == int(nth)
+    if term.endswith("l"):
         in_a_week = day + timedelta(days=7)
-        return number == _number(term[:-1], WEEKDAYS) % 7 and in_a_week.month != day.month
-    return number in {each % 7 for each in _numbers(term, 0, 7, WEEKDAYS)}
+        return number == _number(term[:-1], "day-of-week") % 7 and in_a_week.month != day.month
+    return number in {each % 7 for each in _term(term, "day-of-week", name)}
 
 
 class Walk:

@@ -1,11 +1,16 @@
 """Without this program "no slot is missed or doubled" would be a hope.
 
-For every IANA zone (zones with equal changes once), every change of its offset from 2000 to 2037,
-and every expression below, the slots around the change are compared with those of an oracle that
-walks through the minutes one by one and shares no code with Detent (`cron_oracle.py`).
+- world: for every IANA zone (zones with equal changes once), every change of its offset from 2000
+  to 2037, and every expression below, the slots around the change are compared with those of an
+  oracle that walks through the minutes one by one and shares no code with Detent
+  (`cron_oracle.py`).
+- random: 50,000 random expressions in each of 25 zones, around gaps and folds (`cron_random.py`).
+- years: the same expressions over the years after a random day.
+- peers: random expressions of a common kind, against croniter and cronsim (`cron_peers.py`).
 
-    make cron-proof                                       everything, on all cores
-    make cron-proof ARGS="--zones Europe/Berlin,Asia/Gaza"   some zones
+    make cron-proof                                          everything, on all cores
+    make cron-proof ARGS="--zones Europe/Berlin,Asia/Gaza"   the world, or a part of it
+    make cron-proof ARGS="--part random --count 5000 --seed 7"
 """
 
 import argparse
@@ -14,18 +19,19 @@ import os
 import random
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterable, Sequence
+from multiprocessing.pool import Pool
 from zoneinfo import available_timezones
 
 from detent.model.triggers import Cron
 from tools.cron_oracle import Pattern, Walk, read, transitions
+from tools.cron_peers import prove_peers
+from tools.cron_random import ZONES, prove_random, prove_years
+from tools.cron_tally import AROUND, HOUR, Tally, compare, drop_in, utc
 
 FIRST_YEAR, LAST_YEAR = 2000, 2037
-HOUR = 3600
-AROUND = 72 * HOUR
-"""The oracle walks so far before and after a change."""
+CHUNK = 1_000
+"""A process takes so many random expressions at a time."""
 SHOWN = 20
 """Of differences, so many are printed."""
 
@@ -55,47 +61,30 @@ EXPRESSIONS: dict[str, int] = {
     "*/20 30 1 * * *": 36,
     "@daily": 36,
     "@weekly": 36,
-    # Patterns, which follow real time.
-    "* * * * *": 3,
-    "*/15 * * * *": 4,
-    "5/10 * * * *": 4,
-    "0 * * * *": 26,
-    "@hourly": 26,
     "30 */3 * * *": 36,
     "0 */2 * * *": 36,
     "0 1-5/2 * * *": 36,
     "*/20 1-3 * * *": 26,
-    "* 2 * * *": 4,
     "7-59/15 0-3 * * SAT,SUN": 26,
-    "*/10 * L * *": 4,
-    "*/30 * * * * *": 2,
     "0 0 */6 * * *": 36,
     "10 */30 0-2 * * *": 26,
+    "15 22-2 * * *": 36,
+    "30 2 L-1W * *": 36,
+    # Every minute or every hour: patterns, which follow real time.
+    "* * * * *": 3,
+    "*/15 * * * *": 4,
+    "5/10 * * * *": 4,
+    "0 * * * *": 26,
+    "30 0-23 * * *": 26,
+    "@hourly": 26,
+    "* 2 * * *": 4,
+    "0-59 1-3 * * *": 4,
+    "*/10 * L * *": 4,
+    "*/7 * * * SAT-SUN": 4,
+    "*/30 * * * * *": 2,
+    "45 59 * * * *": 26,
 }
 PATTERNS: dict[str, Pattern] = {expression: read(expression) for expression in EXPRESSIONS}
-
-
-@dataclass
-class Tally:
-    """What was compared, and what differed."""
-
-    zones: int = 0
-    changes: int = 0
-    comparisons: int = 0
-    slots: int = 0
-    doubled: int = 0
-    missed: int = 0
-    extra: int = 0
-    astray: int = 0
-    differences: list[str] = field(default_factory=list)
-
-    def add(self, other: "Tally") -> None:
-        for name, value in vars(other).items():
-            setattr(self, name, getattr(self, name) + value)
-
-    @property
-    def is_clean(self) -> bool:
-        return self.slots > 0 and not self.doubled + self.missed + self.extra + self.astray
 
 
 def prove_zone(zone: str, changes: Sequence[tuple[int, int, int]]) -> Tally:
@@ -109,122 +98,90 @@ def prove_zone(zone: str, changes: Sequence[tuple[int, int, int]]) -> Tally:
             begin, end = instant - hours * HOUR, instant + hours * HOUR
             expected = walk.slots(PATTERNS[expression], begin, end)
             trigger = Cron(expression, zone)
-            place = f"{zone} at {_utc(instant)} ({before:+}s to {after:+}s): {expression}"
-            _compare(tally, place, trigger, expected, (begin, end))
-            _drop_in(tally, place, trigger, expected, (begin, instant, end), chance)
+            place = f"{zone} at {utc(instant)} ({before:+}s to {after:+}s): {expression}"
+            compare(tally, place, trigger, expected, (begin, end))
+            drop_in(tally, place, trigger, expected, (begin, instant, end), chance)
     return tally
-
-
-def _compare(
-    tally: Tally, place: str, trigger: Cron, expected: list[datetime], core: tuple[int, int]
-) -> None:
-    """Go from slot to slot, as a schedule does."""
-    found = list(_slots(trigger, _utc(core[0]) - timedelta(seconds=1), _utc(core[1])))
-    tally.comparisons += 1
-    tally.slots += len(expected)
-    if found == expected:
-        return
-    missed = sorted(set(expected) - set(found))
-    extra = sorted(set(found) - set(expected))
-    tally.missed += len(missed)
-    tally.extra += len(extra)
-    tally.doubled += len(found) - len(set(found))
-    tally.differences.append(f"{place}: missed {missed[:3]}, too many {extra[:3]}")
-
-
-def _drop_in(
-    tally: Tally,
-    place: str,
-    trigger: Cron,
-    expected: list[datetime],
-    core: tuple[int, int, int],
-    chance: random.Random,
-) -> None:
-    """Ask from anywhere, as a schedule that is declared just then does."""
-    begin, change, end = core
-    near = timedelta(microseconds=1)
-    moments = [_utc(change) - near, _utc(change), _utc(change) + near]
-    moments += [_utc(chance.uniform(begin, end)) for _ in range(3)]
-    for moment in moments:
-        wanted = next((slot for slot in expected if slot > moment), None)
-        found = trigger.next_after(moment)
-        tally.comparisons += 1
-        if found is not None and found > _utc(end):
-            found = None
-        if found != wanted:
-            tally.astray += 1
-            tally.differences.append(f"{place}: after {moment} comes {found}, not {wanted}")
-
-
-def _slots(trigger: Cron, after: datetime, end: datetime) -> Iterator[datetime]:
-    slot = trigger.next_after(after)
-    while slot is not None and slot <= end:
-        yield slot
-        following = trigger.next_after(slot)
-        if following is not None and following <= slot:
-            yield following  # Doubled, or backwards: told, and not followed for ever.
-            return
-        slot = following
-
-
-def _utc(instant: float) -> datetime:
-    return datetime.fromtimestamp(instant, UTC)
 
 
 def _changes(zone: str) -> tuple[str, list[tuple[int, int, int]]]:
     return zone, transitions(zone, FIRST_YEAR, LAST_YEAR)
 
 
-def _prove(work: tuple[str, list[tuple[int, int, int]]]) -> Tally:
-    return prove_zone(*work)
+def _prove(work: tuple[Callable[..., Tally], tuple[object, ...]]) -> Tally:
+    prove, arguments = work
+    return prove(*arguments)
+
+
+def _world(pool: Pool, zones: Sequence[str]) -> list[tuple[str, list[tuple[int, int, int]]]]:
+    alike: dict[tuple[tuple[int, int, int], ...], str] = {}
+    for zone, changes in pool.imap(_changes, zones, chunksize=8):
+        alike.setdefault(tuple(changes), zone)
+    works = [(zone, list(changes)) for changes, zone in alike.items() if changes]
+    print(
+        f"{len(zones)} zones, {len(works)} with changes of their own, "
+        f"{sum(len(changes) for _, changes in works)} changes, {len(EXPRESSIONS)} expressions"
+    )
+    # Long ones first, such that the processes end together.
+    return sorted(works, key=lambda work: -len(work[1]))
+
+
+def _chunks(seed: int, count: int) -> list[tuple[int, int]]:
+    """Return the seeds of chunks, and how many expressions each has."""
+    return [
+        (seed * 1_000_000 + begin, min(CHUNK, count - begin)) for begin in range(0, count, CHUNK)
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prove, print, and return 0 if nothing differs."""
     parser = argparse.ArgumentParser(description="compare cron slots with a slow oracle")
-    parser.add_argument("--zones", help="names with commas between (default: all)")
+    parser.add_argument("--part", choices=("world", "random", "years", "peers"))
+    parser.add_argument("--zones", help="names with commas between (default: all, or 25)")
+    parser.add_argument("--count", type=int, default=50_000, help="of random expressions")
+    parser.add_argument("--seed", type=int, default=1, help="of random expressions")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args(arguments)
     known = sorted(available_timezones() - {"localtime"})
-    zones = options.zones.split(",") if options.zones else known
-    if unknown := sorted(set(zones) - set(known)):
+    zones = options.zones.split(",") if options.zones else None
+    if unknown := sorted(set(zones or ()) - set(known)):
         parser.error(f"unknown zone {unknown[0]!r}")
-    begun = time.monotonic()
-    total = Tally()
+    chunks = _chunks(options.seed, options.count)
+    is_clean = True
     with multiprocessing.get_context("spawn").Pool(options.processes) as pool:
-        alike: dict[tuple[tuple[int, int, int], ...], str] = {}
-        for zone, changes in pool.imap(_changes, zones, chunksize=8):
-            alike.setdefault(tuple(changes), zone)
-        # Long ones first, such that the processes end together.
-        works = sorted(((zone, list(c)) for c, zone in alike.items() if c), key=_length)
-        print(
-            f"{len(zones)} zones, {len(works)} with changes of their own, "
-            f"{sum(len(changes) for _, changes in works)} changes, {len(EXPRESSIONS)} expressions"
-        )
-        for done, tally in enumerate(pool.imap_unordered(_prove, works), 1):
-            total.add(tally)
-            if done % 10 == 0 or done == len(works):
-                seconds = time.monotonic() - begun
-                print(
-                    f"{done}/{len(works)} zones, {total.slots:,} slots, {seconds:.0f} s", flush=True
-                )
-    _report(total, time.monotonic() - begun)
-    return 0 if total.is_clean or not works else 1
+        for part in [options.part] if options.part else ("world", "random", "years", "peers"):
+            works: Iterable[tuple[object, ...]]
+            prove: Callable[..., Tally]
+            if part == "world":
+                prove, works = prove_zone, _world(pool, zones or known)
+            elif part == "random":
+                prove = prove_random
+                works = [(zone, *chunk) for chunk in chunks for zone in zones or ZONES]
+            else:
+                prove, works = prove_years if part == "years" else prove_peers, chunks
+            is_clean &= _run(pool, part, prove, list(works))
+    return 0 if is_clean else 1
 
 
-def _length(work: tuple[str, list[tuple[int, int, int]]]) -> int:
-    return -len(work[1])
-
-
-def _report(total: Tally, seconds: float) -> None:
+def _run(
+    pool: Pool, part: str, prove: Callable[..., Tally], works: list[tuple[object, ...]]
+) -> bool:
+    begun, total = time.monotonic(), Tally()
+    results = pool.imap_unordered(_prove, [(prove, work) for work in works])
+    for done, tally in enumerate(results, 1):
+        total.add(tally)
+        if done % max(len(works) // 20, 1) == 0 or done == len(works):
+            seconds = time.monotonic() - begun
+            print(f"{part} {done}/{len(works)}, {total.slots:,} slots, {seconds:.0f} s", flush=True)
     for line in total.differences[:SHOWN]:
         print(line)
     print(
-        f"{total.zones} zones, {total.changes:,} changes, {total.comparisons:,} comparisons, "
-        f"{total.slots:,} slots in {seconds:.0f} s: "
-        f"{total.doubled} doubled, {total.missed} missed, "
+        f"{part}: {total.changes:,} changes, {total.comparisons:,} comparisons, "
+        f"{total.slots:,} slots in {time.monotonic() - begun:.0f} s: "
+        f"{total.refused} refused, {total.doubled} doubled, {total.missed} missed, "
         f"{total.extra} too many, {total.astray} astray"
     )
+    return total.is_clean or not works
 
 
 if __name__ == "__main__":

@@ -5,8 +5,6 @@ import os
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
-from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from detent._engine.parts import NodeParts
@@ -20,6 +18,8 @@ from detent.config.readers import check_label
 from detent.databases import open_store
 from detent.declared import Declared
 from detent.declaring import Declare
+from detent.due import as_linger, as_timeout
+from detent.entries import Entries
 from detent.errors import ConfigError
 from detent.events import Bus
 from detent.executors.origin import modules_of, name_of
@@ -31,7 +31,9 @@ from detent.limited import Limited
 from detent.machine import describe_process, is_gone, meter, stack_reader
 from detent.model.announce import TRIGGERS
 from detent.model.breaker import Breaker
+from detent.model.durations import Duration
 from detent.model.job import Priority
+from detent.model.retry import Retry
 from detent.nodes import Nodes
 from detent.observed import Observed
 from detent.protected import Protected
@@ -39,6 +41,7 @@ from detent.provided import Provided
 from detent.queues import Queues
 from detent.running import RunningNode
 from detent.scheduled import Scheduled
+from detent.serving import served_queues, unreached
 from detent.signature import accepts, check_function
 from detent.spi.codec import Codec
 from detent.spi.executor import Executor
@@ -50,15 +53,15 @@ from detent.spi.store import Store
 from detent.sync import LoopThread
 from detent.tasks import (
     DEFAULT_LINGER,
+    DEFAULT_RETRY,
     BoundCall,
     Registry,
     Task,
     TaskOptions,
-    as_linger,
     as_names,
     as_priority,
     as_tags,
-    as_timeout,
+    check_retry,
 )
 from detent.version import __version__
 
@@ -71,6 +74,7 @@ class App(Observed, Scheduled, Protected, Guarded, Limited, Provided, Clustered)
 
     `App()` reads its settings from `DETENT_URL`, the environment and `detent.toml`;
     `App("postgresql://...")` says where the jobs live. Nothing is connected before it is needed.
+    `retry` is the policy of tasks that name none.
     """
 
     def __init__(
@@ -81,8 +85,10 @@ class App(Observed, Scheduled, Protected, Guarded, Limited, Provided, Clustered)
         store: Store | None = None,
         notifier: Notifier | None = None,
         runtime: Runtime | None = None,
+        retry: Retry = DEFAULT_RETRY,
     ) -> None:
         super().__init__()
+        self._retry = check_retry("App(retry=...)", retry)
         self.config = config or Config.load(url)
         if config is not None and url is not None:
             self.config = replace(config, store=replace(config.store, url=url))
@@ -100,6 +106,7 @@ class App(Observed, Scheduled, Protected, Guarded, Limited, Provided, Clustered)
         self._notifier = notifier
         self._client: Client | None = None
         self._jobs: Jobs | None = None
+        self.entries = Entries(self._close_here)
         self._share_as_configured()
 
     # What it is made of, made when first needed
@@ -182,11 +189,11 @@ class App(Observed, Scheduled, Protected, Guarded, Limited, Provided, Clustered)
         name: str | None = None,
         executor: str | None = None,
         priority: Priority | int = Priority.NORMAL,
-        timeout: timedelta | float | None = None,
-        heartbeat_timeout: timedelta | float | None = None,
+        timeout: Duration | None = None,
+        heartbeat_timeout: Duration | None = None,
         needs: str | Sequence[str] = (),
         tags: Sequence[str] = (),
-        linger: timedelta | float = DEFAULT_LINGER,
+        linger: Duration = DEFAULT_LINGER,
         breaker: str | bool | Breaker = False,
         middleware: Sequence[Middleware] = (),
         **rest: Any,
@@ -197,6 +204,7 @@ class App(Observed, Scheduled, Protected, Guarded, Limited, Provided, Clustered)
         batch = rest.get("batch") is not None
         self._pools.check(function, chosen, label, self.config, batch=batch)
         limits = self._task_limits(label, rest)
+        rest.setdefault("retry", self._retry)
         try:
             options = TaskOptions(
                 limits=limits,
@@ -286,16 +294,16 @@ class App(Observed, Scheduled, Protected, Guarded, Limited, Provided, Clustered)
     def node(
         self,
         *,
-        queues: Mapping[str, int] | None = None,
+        queues: Mapping[str, int] | str | None = None,
         concurrency: int | None = None,
         name: str | None = None,
         roles: Sequence[str] | None = None,
         capabilities: Sequence[str] | None = None,
-        drain_timeout: timedelta | None = None,
+        drain_timeout: Duration | None = None,
         max_jobs: int | None = None,
         max_rss: int | None = None,
     ) -> RunningNode:
-        """Return a node to be run with `async with`, inside your own program."""
+        """Return a node to be run with `async with`; by default it serves all declared queues."""
         given = {
             "queues": queues,
             "concurrency": concurrency,
@@ -311,23 +319,27 @@ class App(Observed, Scheduled, Protected, Guarded, Limited, Provided, Clustered)
         return RunningNode(self, config)
 
     async def __aenter__(self) -> Self:
+        self.entries.enter()
         try:
             await self.store.open()
         except BaseException:
-            await self.close()
+            await self.__aexit__()
             raise
         return self
 
-    async def __aexit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
+    async def __aexit__(self, *_: object) -> None:
+        self.entries.closing()
+        await self.entries.leave()
 
     async def close(self) -> None:
-        """Flush what is on its way and close the connections of this event loop."""
+        """Flush what is on its way and close the connections of this event loop.
+
+        While a node or another `async with app` uses them, the last of these does it.
+        """
+        self.entries.closing()
+        await self.entries.close_unused()
+
+    async def _close_here(self) -> None:
         await self._release_all()
         if self._client is not None:
             await self._client.close()
@@ -337,8 +349,10 @@ class App(Observed, Scheduled, Protected, Guarded, Limited, Provided, Clustered)
         if self._store is not None:
             await self._store.close()
 
-    def node_parts(self, config: Config) -> NodeParts:
+    def node_parts(self, config: Config, known_queues: Sequence[str] = ()) -> NodeParts:
         """Return what a node of this app is made from."""
+        queues = served_queues(config.node, self.tasks, known_queues)
+        config = replace(config, node=replace(config.node, queues=queues))
         self._pools.check_all(self.tasks, config)
         self._providers.check_all(self.tasks)
         host = socket.gethostname()
@@ -351,7 +365,7 @@ class App(Observed, Scheduled, Protected, Guarded, Limited, Provided, Clustered)
             queues=config.node.slots() if "worker" in config.node.roles else {},
             capabilities=config.node.capabilities,
             roles=config.node.roles,
-            info=describe_process() if self._on_real_machine else {},
+            info={**(describe_process() if self._on_real_machine else {}), **self.node_info},
         )
         store = self.store
         return NodeParts(
@@ -377,6 +391,7 @@ class App(Observed, Scheduled, Protected, Guarded, Limited, Provided, Clustered)
             resilience=self._make_resilience(),
             breakers=self._breakers_for(config, self.tasks),
             limits=self._all_limits(),
+            unreached=unreached(self.tasks, identity.queues, identity.capabilities),
             fence=self._fence,
             audience=self._audience(),
         )

@@ -11,6 +11,7 @@ from detent.events import BreakerClosed, BreakerOpened, Bus
 from detent.model.access import Action, Target
 from detent.model.breaker import Breaker
 from detent.model.circuit import REASON_LIMIT, Circuit, Phase, force_open, reset
+from detent.model.durations import Duration, parse_duration
 from detent.model.retry import MAX_DELAY
 from detent.model.text import storable
 from detent.protection import Protection
@@ -76,21 +77,18 @@ class Breakers:
         return _info(name, Circuit() if row is None else row.circuit)
 
     async def open(
-        self, name: str, *, lasting: timedelta | None = None, reason: str | None = None
+        self, name: str, *, lasting: Duration | None = None, reason: str | None = None
     ) -> BreakerInfo:
         """Stop all calls under a breaker, for a time or until it is reset; what runs goes on.
 
         After the time trials begin, as if it had opened by itself.
         """
-        if lasting is not None and not isinstance(lasting, timedelta):
-            raise ConfigError(f"lasting = {lasting!r}: must be a timedelta, or None")
-        if lasting is not None and not timedelta(0) < lasting <= MAX_DELAY:
-            raise ConfigError(f"lasting = {lasting}: must be above 0, at most 24 hours")
+        length = None if lasting is None else _read_lasting(lasting)
         if reason is not None and not isinstance(reason, str):
             raise ConfigError(f"reason = {reason!r}: must be a text, or None")
         why = None if reason is None else storable(reason, REASON_LIMIT)
-        info = await self._change(name, lambda c, now: force_open(c, now, lasting, why))
-        wait = None if lasting is None else lasting.total_seconds()
+        info = await self._change(name, lambda c, now: force_open(c, now, length, why))
+        wait = None if length is None else length.total_seconds()
         self._bus.emit(BreakerOpened(name, None, 0, 0, why, wait))
         return info
 
@@ -125,6 +123,16 @@ class Breakers:
         names = [info.name for info in await self.list()]
         nearest = difflib.get_close_matches(name, names, n=1)
         return BreakerNotFound(name, nearest[0] if nearest else None)
+
+
+def _read_lasting(value: Duration) -> timedelta:
+    try:
+        length = parse_duration(value)
+    except ValueError as error:
+        raise ConfigError(f"lasting = {value!r}: {error}") from None
+    if not timedelta(0) < length <= MAX_DELAY:
+        raise ConfigError(f"lasting = {value}: must be above 0, at most 24 hours")
+    return length
 
 
 def _info(name: str, circuit: Circuit) -> BreakerInfo:

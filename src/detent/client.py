@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
+from detent import key_digests
 from detent.attached import check_text, checked_tags, encoded_params
 from detent.coalesce import Coalescer, size_of, surely
 from detent.config import LimitsConfig
@@ -19,10 +21,10 @@ from detent.listeners import Listeners
 from detent.model.announce import Trigger, every_job
 from detent.model.batches import batches
 from detent.model.envelope import is_sealed
-from detent.model.gates import is_gated
+from detent.model.gates import is_gated, told_lanes
 from detent.model.job import Hook, Keys, NewJob, Placed, lane_of, needs_of
 from detent.model.schedule import Firing
-from detent.options import watched_options, write_options
+from detent.options import watched_options
 from detent.pace import LARGE, TURN
 from detent.principal import current_principal
 from detent.protection import Protection
@@ -94,39 +96,44 @@ class Client:
         job, keys = self.prepare(call)
         if len(job.args) >= LARGE:
             pace.spend(len(job.args))
+        kept = keys
         if self._protection.active:
-            job = await self._protection.admit(job, call.task.options_declared.encrypted)
+            job, kept = await key_digests.admit(self._protection, call, job, keys)
         if call.options.within is not None:
-            (placed,) = await enqueue_within(self._store, call.options.within, [job], keys)
+            (placed,) = await enqueue_within(self._store, call.options.within, [job], kept)
+            await key_digests.compare(self._protection, call, keys, placed)
             return self._handle(call, placed)
         if call.task.options_declared.limits is not None and self._declarations is not None:
             # Not beside a caller's transaction, which may lock us out; nodes make sure as well.
             await surely(self._declarations.make_sure)
-        if keys is None:
+        if kept is None:
             await coalescer.enqueue((job,))
             placed = Placed(job.id, created=True)
         else:
-            placed = await coalescer.to_its_end(self._place(job, keys))
+            placed = await coalescer.to_its_end(self._place(job, kept))
+            await key_digests.compare(self._protection, call, keys, placed)
         if not coalescer.announced:
             await self._see_off(coalescer)
         return self._handle(call, placed)
 
     async def _place(self, job: NewJob, keys: Keys) -> Placed:
-        placed = await surely(self._store.enqueue_keyed, job, keys)
+        placed = await surely(partial(self._store.enqueue_keyed, job, keys))
         if placed.created:
             self.announce((job,))
         return placed
 
     async def _store_chunk(self, jobs: Sequence[NewJob]) -> None:
-        await surely(self._store.enqueue_jobs, jobs)
+        await surely(partial(self._store.enqueue_jobs, jobs))
         self.announce(jobs)
 
     def enqueue_within_sync(self, call: BoundCall[R]) -> Job[R]:
         """Store one job in the transaction of a blocking connection, on this thread."""
         job, keys = self.prepare(call)
+        kept = keys
         if self._protection.active:
-            job = self._protection.admit_sync(job, call.task.options_declared.encrypted)
-        (placed,) = enqueue_within_sync(self._store, call.options.within, [job], keys)
+            job, kept = key_digests.admit_sync(self._protection, call, job, keys)
+        (placed,) = enqueue_within_sync(self._store, call.options.within, [job], kept)
+        key_digests.compare_sync(self._protection, call, keys, placed)
         return self._handle(call, placed)
 
     async def enqueue_many(
@@ -250,7 +257,7 @@ class Client:
             due_at=options.at,
             args=args,
             codec=self._codec.name,
-            options=write_options(options.timeout, options.retry, principal),
+            options=options.stored(principal, self._runtime.utcnow),
             params=encoded_params(options.params, self._codec, self._limits),
             tags=tags,
             hooks=int(Hook.KEY) if keys is not None and keys.unique is not None else 0,
@@ -322,7 +329,10 @@ class Client:
         for name, key in (("key", options.key), ("unique", options.unique)):
             if key is not None:
                 check_text(name, key, self._limits.max_key)
-        return Keys(options.key, options.key_ttl, options.unique, options.on_conflict)
+        digest = None
+        if options.key is not None:
+            digest = call.task.signature.digest(self._codec, call.args, call.kwargs)
+        return Keys(options.key, options.key_ttl, options.unique, options.on_conflict, digest)
 
     def _handle(self, call: BoundCall[R], placed: Placed) -> Job[R]:
         if placed.taken_key is not None:
@@ -378,11 +388,12 @@ def _have_limits(calls: Sequence[BoundCall[Any]]) -> bool:
 def _lanes_told(jobs: Sequence[NewJob]) -> dict[str, int | None]:
     """Return the lanes of jobs without a due time, and how urgent it is behind gates.
 
-    Of lanes without gates nobody asks: they are merged by the claim itself.
+    Of lanes without gates nobody asks: they are merged by the claim itself. Of many keys of one
+    limit a single hint tells.
     """
     lanes: dict[str, int | None] = {job.lane: None for job in jobs if job.due_at is None}
     if any(map(is_gated, lanes)):
         for job in sorted(jobs, key=lambda job: job.priority):
             if job.due_at is None and is_gated(job.lane):
                 lanes[job.lane] = job.priority
-    return lanes
+    return told_lanes(lanes)

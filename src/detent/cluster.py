@@ -1,12 +1,11 @@
 """The part of an app that is about the cluster: locks, leaders and daemons."""
 
-from datetime import timedelta
-
 from detent.daemons import Daemon, Daemons, DeclareDaemon, Registry, declare_with
 from detent.fencing import Fencing
 from detent.foundation import Foundation
 from detent.leaders import Leaders
 from detent.locks import DEFAULT_TTL, Lock, Locks
+from detent.model.durations import Duration
 from detent.spi.leadership import TermFence
 
 
@@ -18,6 +17,9 @@ class Clustered(Foundation):
         self._daemons = Registry()
         self._locks: Locks | None = None
         self._leaders: Leaders | None = None
+        self.node_info: dict[str, str] = {}
+        """What nodes of this app say of themselves beside their Python and place; fill it before
+        a node starts: `app.node_info["zone"] = "eu-1"`. `nodes.list()` shows it as `info`."""
 
     @property
     def locks(self) -> Locks:
@@ -43,8 +45,8 @@ class Clustered(Foundation):
         self,
         name: str,
         *,
-        ttl: timedelta | float = DEFAULT_TTL,
-        wait: timedelta | float | None = None,
+        ttl: Duration = DEFAULT_TTL,
+        wait: Duration | None = None,
     ) -> Lock:
         """Return a lock that holds across processes: `async with app.lock("import") as lock: ...`.
 
@@ -68,6 +70,7 @@ class Clustered(Foundation):
             store,
             self._notifier,
             runtime=self._runtime,
+            bus=self.bus,
             fence=self._fence,
             lease=self.config.cluster.leader_lease,
             protection=self._protection,

@@ -110,5 +110,6 @@ class LockWasLost:
 class HistoryLost:
     """The store has forgotten what it had acknowledged: it was set back, or a standby lacked it."""
 
-    node: UUID
+    node: UUID | None
+    """None when a program noticed it that is no node."""
     evidence: str

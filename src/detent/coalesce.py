@@ -7,28 +7,40 @@ Where calls are rare and commits are quick, the commit of a lone caller wakes th
 which saves a round trip. Such commits wait for each other. So a process that enqueues often, or
 that finds them slow, sends its wake-ups afterwards.
 
-Inserts run in tasks of their own. Canceling a caller does not break off its insert: the driver
-would have to give up the connection, and callers that are canceled would cost one each.
+An insert that fails twice is halved, whatever the error, until only the guilty caller gets it: a
+job that does not fit on a full disk, or on which the connection breaks, is told to its own caller.
+When the store gives no answer to any half for `HALVING` seconds, it is away: all are told.
+
+Canceling a caller does not take its jobs back. Inserts for several callers run in tasks of their
+own. The insert of a lone caller is made again, which stores nothing twice: so each job is stored
+and told of, whatever became of the first insert.
 """
 
 import asyncio
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
 
 from detent.errors import StoreError, StoreUnavailable
 from detent.model.batches import BATCH_BYTES
 from detent.model.job import NewJob
 from detent.pace import Pace
+from detent.spawning import spawn_quietly
 from detent.spi.notifier import Wake
 
 AT_ONCE: Final = 2
 BATCH: Final = 1_000
 TRIES: Final = 4
 PAUSE: Final = 0.05
+# How often an insert that callers share is tried as a whole, and as the half of another.
+TOGETHER: Final = 2
+AS_HALF: Final = 1
+# For how many seconds halves are tried while the store neither takes nor refuses any of them.
+HALVING: Final = 5.0
 
-P = ParamSpec("P")
 T = TypeVar("T")
 Insert = Callable[[Sequence[NewJob], Sequence[Wake]], Awaitable[bool]]
 Stored = Callable[[Sequence[NewJob], bool], None]
@@ -70,6 +82,14 @@ class _Waiting(NamedTuple):
     answer: asyncio.Future[None]
 
 
+@dataclass(slots=True)
+class _Halves:
+    """A shared insert that failed, on the way to its guilty ones."""
+
+    until: float
+    """When the store counts as away."""
+
+
 class Coalescer:
     """The inserts of one event loop."""
 
@@ -93,12 +113,14 @@ class Coalescer:
         self._on_the_way = 0
         self._waiting: deque[_Waiting] = deque()
         self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._closing: asyncio.Future[None] | None = None
+        """Done when a lone call has been answered, for those who wait for all of them."""
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> None:
         """Store jobs, alone or with others, and return when they are durable."""
         if not self._on_the_way:
             self._on_the_way += 1
-            await self.to_its_end(self._alone(jobs))
+            await self._alone(jobs)
             return
         answer: asyncio.Future[None] = self.loop.create_future()
         self._waiting.append(_Waiting(jobs, answer))
@@ -109,13 +131,23 @@ class Coalescer:
     async def _alone(self, jobs: Sequence[NewJob]) -> None:
         try:
             tell = self._wakes(jobs) if self._rare.begin() else ()
-            told = await surely(self._insert, jobs, tell)
+            told = await surely(partial(self._insert, jobs, tell))
             self._rare.end(told=told)
             self._stored(jobs, told)
+        except asyncio.CancelledError:
+            # The insert may have been made, or may still be: to make sure of it tells which.
+            self._keep(spawn_quietly(partial(self._make_sure, jobs)))
+            raise
         finally:
             self._on_the_way -= 1
             if self._waiting:
                 self._flush_soon()
+            if self._closing is not None and not self._closing.done():
+                self._closing.set_result(None)
+
+    async def _make_sure(self, jobs: Sequence[NewJob]) -> None:
+        await surely(partial(self._insert, jobs, ()))
+        self._stored(jobs, False)
 
     async def to_its_end(self, work: Coroutine[Any, Any, T]) -> T:
         """Return what `work` returns; when the caller is canceled, it goes on by itself."""
@@ -157,29 +189,40 @@ class Coalescer:
             batch.append(waiting.popleft())
         return batch
 
-    async def _insert_batch(self, batch: list[_Waiting]) -> None:
-        """Insert together; when the store refuses, find the guilty one and spare the others."""
+    async def _insert_batch(self, batch: list[_Waiting], halves: _Halves | None = None) -> None:
+        """Insert together; when that fails, find the guilty one and spare the others."""
         jobs = [job for entry in batch for job in entry.jobs]
+        tries = TRIES if len(batch) == 1 else TOGETHER if halves is None else AS_HALF
         try:
-            await surely(self._insert, jobs, ())
-        except StoreUnavailable as error:
-            self._answer(batch, error)
-        except StoreError as error:
-            if len(batch) == 1:
-                self._answer(batch, error)
-                return
-            middle = len(batch) // 2
-            await self._insert_batch(batch[:middle])
-            await self._insert_batch(batch[middle:])
+            await surely(partial(self._insert, jobs, ()), tries=tries)
+        except Exception as error:  # noqa: BLE001  whatever it is, others must not suffer from it
+            await self._halve(batch, error, halves)
         except BaseException as error:
             # No task may be left that would insert for those that still wait.
             waiting = [*batch, *self._waiting]
             self._waiting.clear()
-            self._answer(waiting, StoreError(f"the insert was broken off: {error!r}"))
+            self._answer(waiting, _broken_off(error))
             raise
         else:
             self._answer(batch, None)
             self._stored(jobs, False)
+            if halves is not None:
+                halves.until = self.loop.time() + HALVING
+
+    async def _halve(self, batch: list[_Waiting], error: Exception, halves: _Halves | None) -> None:
+        if halves is None:
+            halves = _Halves(self.loop.time() + HALVING)
+        elif not isinstance(error, StoreUnavailable):
+            halves.until = self.loop.time() + HALVING  # it refuses, so it is there
+        if len(batch) == 1 or self.loop.time() >= halves.until:
+            self._answer(batch, error if isinstance(error, StoreError) else _broken_off(error))
+            return
+        middle = len(batch) // 2
+        for half in (batch[:middle], batch[middle:]):
+            if self.loop.time() < halves.until:
+                await self._insert_batch(half, halves)
+            else:
+                await self._halve(half, error, halves)
 
     def _answer(self, batch: list[_Waiting], error: Exception | None) -> None:
         for entry in batch:
@@ -192,8 +235,12 @@ class Coalescer:
 
     async def flushed(self) -> None:
         """Wait until nothing is on the way."""
-        while self._tasks:
-            await asyncio.wait(list(self._tasks))
+        while self._tasks or self._on_the_way:
+            if self._tasks:
+                await asyncio.wait(list(self._tasks))
+            else:
+                self._closing = self.loop.create_future()
+                await self._closing
 
 
 async def _answer_of(answer: asyncio.Future[T]) -> T:
@@ -206,16 +253,20 @@ async def _answer_of(answer: asyncio.Future[T]) -> T:
         raise
 
 
+def _broken_off(error: BaseException) -> StoreError:
+    return StoreError(f"the insert was broken off: {error!r}")
+
+
 def size_of(job: NewJob) -> int:
     """Return the size of the arguments and the params of a job."""
     return len(job.args) if job.params is None else len(job.args) + len(job.params)
 
 
-async def surely(insert: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+async def surely(insert: Callable[[], Awaitable[T]], *, tries: int = TRIES) -> T:
     """Insert, again after a lost connection: the ids are ours, so nothing is stored twice."""
-    for attempt in range(TRIES - 1):
+    for attempt in range(tries - 1):
         try:
-            return await insert(*args, **kwargs)
+            return await insert()
         except StoreUnavailable:
             await asyncio.sleep(PAUSE * (1 << attempt))
-    return await insert(*args, **kwargs)
+    return await insert()

@@ -28,6 +28,7 @@ class JsonCodec:
     def __init__(self, max_depth: int = 100) -> None:
         self._max_depth = max_depth
         self._encoder = msgspec.json.Encoder(enc_hook=_plain)
+        self._ordered = msgspec.json.Encoder(enc_hook=_plain, order="deterministic")
         self._decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
     def encode(self, value: Any) -> bytes:
@@ -36,6 +37,13 @@ class JsonCodec:
             self._check(value, "$", 0)
         try:
             return self._encoder.encode(value)
+        except _REFUSALS as error:
+            raise InvalidArguments(f"cannot be encoded as JSON: {error}") from error
+
+    def canonical(self, value: Any) -> bytes:
+        """See `Codec.canonical`."""
+        try:
+            return self._ordered.encode(value)
         except _REFUSALS as error:
             raise InvalidArguments(f"cannot be encoded as JSON: {error}") from error
 

@@ -14,6 +14,7 @@ from detent.config import check_name, parse_duration
 from detent.config.readers import ROLES, check_label
 from detent.depends import Dependency
 from detent.errors import ConfigError, WrongThread
+from detent.lines import Lines
 from detent.model.retry import Retry
 from detent.spi.daemons import DaemonInfo, DaemonPort, DaemonStore
 from detent.tasks import as_names
@@ -50,29 +51,10 @@ class StopSignal:
         self._for_threads.wait(seconds)
 
 
-class DaemonLog:
-    """Lines for the log of the node, with the daemon's name."""
+class DaemonLog(Lines):
+    """Lines for the log of the node, with the daemon's name; it takes what any logger takes."""
 
-    __slots__ = ("_port",)
-
-    def __init__(self, port: DaemonPort) -> None:
-        self._port = port
-
-    def debug(self, message: str) -> None:
-        """Write a line of detail."""
-        self._port.write_log("debug", message)
-
-    def info(self, message: str) -> None:
-        """Write a line."""
-        self._port.write_log("info", message)
-
-    def warning(self, message: str) -> None:
-        """Write a line that somebody should see."""
-        self._port.write_log("warning", message)
-
-    def error(self, message: str) -> None:
-        """Write a line about something that went wrong."""
-        self._port.write_log("error", message)
+    __slots__ = ()
 
 
 class DaemonContext:

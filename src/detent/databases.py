@@ -1,6 +1,8 @@
 """Finds the store that a URL names, and looks after its schema."""
 
 import asyncio
+from collections.abc import Callable, Sequence
+from datetime import timedelta
 from types import ModuleType
 from typing import Final
 
@@ -17,6 +19,7 @@ from detent.stores.sqlite import migrations as sqlite
 from detent.stores.sqlite.address import path_of
 
 POSTGRES: Final = ("postgresql", "postgres")
+MIGRATION_WAIT: Final = timedelta(minutes=10)
 
 
 def open_store(config: Config, notifier: Notifier | None = None) -> tuple[Store, Notifier | None]:
@@ -92,12 +95,26 @@ def _postgres(config: Config, notifier: Notifier | None) -> tuple[Store, Notifie
     return store, store.notifier
 
 
-async def migrate_store(config: Config) -> list[str]:
-    """Bring the store to the schema of this version; return the steps taken."""
+async def migrate_store(
+    config: Config, *, wait: timedelta = MIGRATION_WAIT, told: Callable[[str], None] | None = None
+) -> list[str]:
+    """Bring the store to the schema of this version; return the steps taken.
+
+    A step that has to wait for the transactions of others tries for as long as `wait`, and `told`
+    hears for which.
+    """
     if _scheme(config) == "sqlite":
         return await asyncio.to_thread(sqlite.migrate, _path(config))
     postgres = _postgres_migrations(config)
-    taken: list[str] = await postgres.migrate(config.store.url, config.store.schema)
+
+    def tell(label: str, blockers: Sequence[object]) -> None:
+        if told is not None:
+            who = ", ".join(map(str, blockers)) or "another transaction"
+            told(f"{label} waits for {who}")
+
+    taken: list[str] = await postgres.migrate(
+        config.store.url, config.store.schema, patience=wait.total_seconds(), told=tell
+    )
     return taken
 
 

@@ -7,7 +7,6 @@ places, as behind the `self` of a method, a default says it: `ctx: JobContext = 
 """
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from datetime import timedelta
 from typing import (
     Any,
     Concatenate,
@@ -21,9 +20,11 @@ from typing import (
 )
 
 from detent.batch import BatchItem
+from detent.config.suggestions import unknown_option
 from detent.context import JobContext
 from detent.declared import Declared
 from detent.model.breaker import Breaker
+from detent.model.durations import Duration
 from detent.model.job import Priority
 from detent.model.rates import Rate
 from detent.model.retry import Retry
@@ -76,13 +77,17 @@ class Declare:
     def __call__(self, function: Callable[P, R], /) -> Declared[P, R, P, R]: ...
     @overload
     def __call__(
-        self, *, batch: int, linger: timedelta | float = ..., **options: Unpack["TaskSettings"]
+        self, *, batch: int, linger: Duration = ..., **options: Unpack["TaskSettings"]
     ) -> "DeclareBatch": ...
     @overload
     def __call__(self, **options: Unpack["TaskSettings"]) -> "Declare": ...
     def __call__(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
         """Declare the function, or return what declares one with these options."""
         if function is None:
+            known = [*TaskSettings.__annotations__, "batch", "linger"]
+            for option in options:
+                if option not in known:
+                    raise unknown_option("@app.task(...)", option, known)
             return Declare(self._declare, {**self._options, **options})
         return self._declare(function, **self._options)
 
@@ -94,8 +99,8 @@ class TaskSettings(TypedDict, total=False):
     queue: str
     priority: Priority | int
     retry: Retry
-    timeout: timedelta | float | None
-    heartbeat_timeout: timedelta | float | None
+    timeout: Duration | None
+    heartbeat_timeout: Duration | None
     executor: str | None
     needs: str | Sequence[str]
     tags: Sequence[str]

@@ -17,9 +17,11 @@
     ├── JobFailed                 raised by `result()`: the job ended in the dead-letter set
     ├── JobCanceled               raised by `result()`, and inside a job that is canceled
     ├── InvalidResult             raised by `result()`: it does not fit the task's return type
+    ├── ResultNotStored           raised by `result()`: the job succeeded, its result was dropped
     ├── JobTimeout                an attempt, or waiting for a result, took too long
     ├── RemoteError               what a task raised in a child process
     ├── ProcessDied               a child process ended before its job did
+    ├── SubTaskExited             a task that a job started raised SystemExit or KeyboardInterrupt
     ├── ExecutorUnavailable       an executor could not even begin; the job comes back uncharged
     ├── ClaimLost                 this attempt no longer owns its job; nothing it writes counts
     ├── TermLost                  this leader was followed by another; nothing it writes counts
@@ -48,14 +50,8 @@ from typing import Any
 from uuid import UUID
 
 from detent.model.failure import Failure, Remote
-
-
-class DetentError(Exception):
-    """The root of all errors that Detent raises on purpose."""
-
-
-class ConfigError(DetentError):
-    """A setting that cannot be right; the message names it, its value and what would be valid."""
+from detent.model.refusals import ConfigError as ConfigError  # noqa: PLC0414  theirs too
+from detent.model.refusals import DetentError as DetentError  # noqa: PLC0414
 
 
 class InvalidJob(DetentError):
@@ -101,6 +97,19 @@ class KeyTaken(DetentError):
         self.job_id = job_id
 
 
+class KeyMismatch(DetentError):
+    """The idempotency key stands for a job of the same task with other arguments."""
+
+    def __init__(self, key: str, job_id: UUID, task: str) -> None:
+        super().__init__(
+            f"the key {key!r} of {task} stands for job {job_id}, which has other arguments; "
+            "use another key, or on_key_mismatch='return' to be given that job"
+        )
+        self.key = key
+        self.job_id = job_id
+        self.task = task
+
+
 class Conflict(DetentError):
     """What is to be changed is not in the state that the operation expected; mostly a job."""
 
@@ -111,6 +120,14 @@ class Conflict(DetentError):
         self.job_id = job_id
         """None when it is about something else."""
         self.verb = verb
+        self.state = state
+
+
+class CancelTooLate(Conflict):
+    """The job was asked to stop and ended otherwise before it did; `state` says how."""
+
+    def __init__(self, job_id: UUID, state: str) -> None:
+        super().__init__(job_id, "cancel", f"{state}: the request came too late")
         self.state = state
 
 
@@ -174,12 +191,23 @@ class JobFailed(DetentError):
 
 
 class JobCanceled(DetentError):
-    """The job was canceled."""
+    """The job was canceled. A task that raises it cancels itself: `raise JobCanceled("why")`."""
 
-    def __init__(self, job_id: UUID, reason: str | None = None) -> None:
-        super().__init__(f"job {job_id} was canceled" + (f": {reason}" if reason else ""))
+    def __init__(
+        self,
+        job_id: UUID | str | None = None,
+        reason: str | None = None,
+        replaced_by: UUID | None = None,
+    ) -> None:
+        if isinstance(job_id, str):
+            job_id, reason = None, job_id
+        who = "the job" if job_id is None else f"job {job_id}"
+        super().__init__(f"{who} was canceled" + (f": {reason}" if reason else ""))
         self.job_id = job_id
+        """None where a task has raised it itself."""
         self.reason = reason
+        self.replaced_by = replaced_by
+        """The job that took its place, if it was canceled for that."""
 
 
 class InvalidResult(DetentError):
@@ -188,6 +216,15 @@ class InvalidResult(DetentError):
     def __init__(self, job_id: UUID, problem: str) -> None:
         super().__init__(f"the result of job {job_id} is not what its task promises: {problem}")
         self.job_id = job_id
+
+
+class ResultNotStored(DetentError):
+    """The job succeeded; what it returned could not be stored, and `problem` says why."""
+
+    def __init__(self, job_id: UUID, problem: str) -> None:
+        super().__init__(f"job {job_id} succeeded, but its result was not stored: {problem}")
+        self.job_id = job_id
+        self.problem = problem
 
 
 class JobTimeout(DetentError):
@@ -207,6 +244,13 @@ class RemoteError(Remote, DetentError):
 
 class ProcessDied(DetentError):
     """A child process ended, or had to be ended, before its job did; the message says how."""
+
+
+class SubTaskExited(DetentError):
+    """A task that a job started raised `SystemExit` or `KeyboardInterrupt`; only its job fails."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(f"a task that the job started raised {error!r}")
 
 
 class ExecutorUnavailable(DetentError):

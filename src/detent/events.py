@@ -158,12 +158,40 @@ class StuckThread:
 
 
 @dataclass(frozen=True, slots=True)
+class StuckCoroutine:
+    """A coroutine goes on after it was canceled and its job has ended; it keeps its slot."""
+
+    job_id: UUID
+    task: str
+    node: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReplaced:
+    """A node ends to be replaced: calls that do not end occupy more than half of an executor."""
+
+    node: UUID
+    executor: str
+    stuck: int
+    capacity: int
+
+
+@dataclass(frozen=True, slots=True)
 class NodeStarted:
     """A node has joined the cluster."""
 
     node: UUID
     name: str
     queues: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TasksUnreached:
+    """A node has started that will never run some tasks of its app."""
+
+    node: UUID
+    tasks: Mapping[str, str]
+    """What it lacks for each: the queue, or capabilities."""
 
 
 @dataclass(frozen=True, slots=True)

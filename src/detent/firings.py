@@ -10,12 +10,13 @@ import msgspec
 
 from detent.attached import checked_tags, encoded_params
 from detent.config import LimitsConfig, check_name
+from detent.due import as_timeout
 from detent.model.gates import behind
 from detent.model.job import Hook, NewJob, lane_of, needs_of
 from detent.model.schedule import Firing, Overlap, Schedule
 from detent.options import StoredOptions, read_options, write_options
 from detent.spi.codec import Codec
-from detent.tasks import CallOptions, as_names, as_priority, as_tags, as_timeout
+from detent.tasks import CallOptions, as_names, as_priority, as_tags
 
 
 def firing_of(job: NewJob) -> Firing:

@@ -13,6 +13,7 @@ from detent.config.readers import check_label
 from detent.errors import ConfigError
 from detent.foundation import Foundation
 from detent.model.breaker import Breaker
+from detent.model.durations import Duration
 from detent.rates import HybridLimiter, StrictLimiter
 from detent.signature import accepts
 from detent.spi.guard import Guard
@@ -28,10 +29,10 @@ class BreakerSettings(TypedDict, total=False):
     """The settings of `app.breaker(...)`: those of `Breaker`."""
 
     failure_rate: float
-    window: int | timedelta
+    window: int | timedelta | str
     minimum: int
-    wait: timedelta
-    max_wait: timedelta | None
+    wait: Duration
+    max_wait: Duration | None
     trials: int
     record: tuple[type[BaseException], ...]
     ignore: tuple[type[BaseException], ...]

@@ -1,9 +1,9 @@
 """What an enqueue returns: one job, to wait for, to look at and to cancel."""
 
-from datetime import timedelta
 from typing import Any, Generic, Protocol, TypeVar
 from uuid import UUID
 
+from detent.model.durations import Duration
 from detent.model.job import JobInfo
 from detent.model.state import State
 
@@ -14,11 +14,17 @@ class JobsPort(Protocol):
     """What stands behind a handle: all jobs of a store."""
 
     async def get(self, job_id: UUID) -> JobInfo: ...
-    async def cancel(self, job_id: UUID, *, reason: str | None = None) -> State: ...
+    async def cancel(
+        self,
+        job_id: UUID,
+        *,
+        reason: str | None = None,
+        wait: bool | Duration = False,
+    ) -> State: ...
     async def result(
         self,
         job_id: UUID,
-        timeout: float | timedelta | None = None,  # noqa: ASYNC109  the caller's
+        timeout: Duration | None = None,  # noqa: ASYNC109  the caller's
         *,
         type_: Any = Any,
     ) -> Any: ...
@@ -38,10 +44,11 @@ class Job(Generic[R_co]):
     def __repr__(self) -> str:
         return f"<Job {self.id}>"
 
-    async def result(self, timeout: float | timedelta | None = None) -> R_co:  # noqa: ASYNC109
+    async def result(self, timeout: Duration | None = None) -> R_co:  # noqa: ASYNC109
         """Wait for the end of the job and return what the task returned, of the same type.
 
         Raises `JobFailed`, `JobCanceled`, or `JobTimeout` when it takes longer than `timeout`;
+        `ResultNotStored` when it succeeded and its result was dropped, such as for its size;
         `InvalidResult` when what is stored does not fit the return type of the task; `JobNotFound`
         when the job was deleted, or the transaction that enqueues it is not committed in time.
         """
@@ -52,6 +59,10 @@ class Job(Generic[R_co]):
         """Return all that is known about the job now."""
         return await self._jobs.get(self.id)
 
-    async def cancel(self, reason: str | None = None) -> State:
-        """Cancel the job; one that runs is asked to stop, and stays `running` until it has."""
-        return await self._jobs.cancel(self.id, reason=reason)
+    async def cancel(self, reason: str | None = None, *, wait: bool | Duration = False) -> State:
+        """Cancel the job; one that runs is asked to stop, and stays `running` until it has.
+
+        With `wait=True`, or for as long as `wait` says, return only when it was canceled; raise
+        `CancelTooLate` when it ended otherwise, and `JobTimeout` when it has not ended by then.
+        """
+        return await self._jobs.cancel(self.id, reason=reason, wait=wait)

@@ -107,6 +107,11 @@ class Holding:
             self._resting = None
             timer.cancel()
 
+    def lose(self, reason: str) -> None:
+        """Hold it no longer, and say so; to be called before others can have it."""
+        if self._task is not None and not self.lost.is_set():
+            self._lose(reason)
+
     def _lose(self, reason: str) -> None:
         self.reason = reason
         self.lost.set()

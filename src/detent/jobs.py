@@ -3,13 +3,14 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final, TypedDict, Unpack
 from uuid import UUID
 
 from detent.access import target_of
-from detent.due import check_due
+from detent.due import check_due, read_length
 from detent.errors import (
+    CancelTooLate,
     ConfigError,
     Conflict,
     InvalidArguments,
@@ -19,9 +20,12 @@ from detent.errors import (
     JobNotFound,
     JobTimeout,
     KeyTaken,
+    ResultNotStored,
 )
 from detent.model.access import Action
+from detent.model.durations import Duration
 from detent.model.job import Attempt, JobFilter, JobInfo, LogEntry
+from detent.model.payloads import why_dropped
 from detent.model.state import State, Verb
 from detent.model.text import storable
 from detent.protection import Protection
@@ -114,19 +118,21 @@ class Jobs:
     async def result(
         self,
         job_id: UUID,
-        timeout: float | timedelta | None = None,  # noqa: ASYNC109  waits for many in one place
+        timeout: Duration | None = None,  # noqa: ASYNC109  waits for many in one place
         *,
         type_: Any = Any,
     ) -> Any:
         """Wait for the end of a job and return its result, of that type if one is given."""
         await self._permit(Action.READ, job_id)
-        seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+        seconds = None
+        if timeout is not None:
+            seconds = read_length("result", "timeout", timeout).total_seconds()
         job = await self._wait_for(job_id, seconds)
         match job.state:
             case State.SUCCEEDED:
                 return await self._decoded(job_id, job.result, type_)
             case State.CANCELED:
-                raise JobCanceled(job_id, job.reason)
+                raise JobCanceled(job_id, job.reason, job.replaced_by)
             case _:
                 error = await self._protection.views.error(job_id, job.error)
                 raise JobFailed(job_id, None if error is None else json.loads(error))
@@ -134,6 +140,8 @@ class Jobs:
     async def _decoded(self, job_id: UUID, result: bytes | None, type_: Any) -> Any:
         if result is None:
             return None
+        if (problem := why_dropped(result)) is not None:
+            raise ResultNotStored(job_id, problem)
         result = await self._protection.views.opened(Surface.RESULT, job_id, result)
         try:
             return self._codec.decode(result, type_)
@@ -145,6 +153,11 @@ class Jobs:
         waits = self._waits.get(id(loop))
         if waits is None or waits.loop is not loop:
             waits = self._waits[id(loop)] = Waits(self._inspect)
+        if limit is not None and limit <= 0:
+            # There is no time to wait, but time to look.
+            (found,) = await self._inspect.get_jobs([job_id]) or (None,)
+            if found is not None and found.state.terminal:
+                return found
         try:
             # Not wait_for: before Python 3.12 it may swallow that its caller is canceled.
             async with asyncio.timeout(limit):
@@ -193,12 +206,24 @@ class Jobs:
         job_id: UUID,
         *,
         reason: str | None = None,
+        wait: bool | Duration = False,
         expected: State | None = None,
         generation: int | None = None,
     ) -> State:
-        """Cancel a job, or ask it to stop when it runs."""
+        """Cancel a job, or ask it to stop when it runs.
+
+        With `wait=True`, or for as long as `wait` says, return only when it was canceled; raise
+        `CancelTooLate` when it ended otherwise, and `JobTimeout` when it has not ended by then.
+        """
+        limit = None if isinstance(wait, bool) else read_length("cancel", "wait", wait)
         change = Change(reason=_clean(reason), expected=expected, generation=generation)
-        return await self._change(Verb.CANCEL, job_id, change)
+        state = await self._change(Verb.CANCEL, job_id, change)
+        if wait is False or state is State.CANCELED:
+            return state
+        ended = await self._wait_for(job_id, None if limit is None else limit.total_seconds())
+        if ended.state is not State.CANCELED:
+            raise CancelTooLate(job_id, ended.state)
+        return ended.state
 
     async def _change(self, verb: Verb, job_id: UUID, change: Change) -> State:
         await self._permit(Action(verb), job_id)
@@ -237,13 +262,14 @@ class Jobs:
         job_id: UUID,
         *,
         at: datetime | None = None,
-        delay: timedelta | None = None,
+        delay: Duration | None = None,
         expected: State | None = None,
         generation: int | None = None,
     ) -> State:
         """Give a pending or paused job another due time; now, if neither is given."""
-        check_due("reschedule", delay, at)
-        change = Change(due_at=at, delay=delay, expected=expected, generation=generation)
+        length = None if delay is None else read_length("reschedule", "delay", delay)
+        check_due("reschedule", length, at)
+        change = Change(due_at=at, delay=length, expected=expected, generation=generation)
         return await self._change(Verb.RESCHEDULE, job_id, change)
 
     # Many at once

@@ -10,15 +10,18 @@ import socket
 from contextlib import suppress
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 from detent.config.readers import check_label
 from detent.errors import StoreError, TermLost
+from detent.events import Bus
 from detent.holding import Holding
 from detent.model.access import Action, Target
 from detent.protection import Protection
+from detent.seen import SeenNumbers
 from detent.spi.leadership import Bid, Candidate, Leader, LeaderStore, Term, TermFence
 from detent.spi.notifier import LeaderHint, Notifier
+from detent.spi.numbers import NumberStore
 from detent.spi.runtime import Runtime
 
 # What nodes lead: to take one of these from them changes how the cluster works.
@@ -26,15 +29,20 @@ OF_NODES: Final = ("scheduler", "maintenance")
 OF_DAEMONS: Final = "daemon:"
 
 
+class NumberedLeaders(LeaderStore, NumberStore, Protocol):
+    """What leading needs of a store."""
+
+
 class Leaders:
     """All leaders of a store."""
 
     def __init__(
         self,
-        store: LeaderStore,
+        store: NumberedLeaders,
         notifier: Notifier | None,
         *,
         runtime: Runtime,
+        bus: Bus,
         fence: TermFence,
         lease: timedelta,
         protection: Protection | None = None,
@@ -46,6 +54,7 @@ class Leaders:
         self._notifier = notifier
         self._protection = protection or Protection()
         self._held: dict[Term, Leadership] = {}
+        self._seen = SeenNumbers("term", store, bus, runtime.monotonic)
 
     async def list(self) -> list[Leader]:
         """Return who leads at this moment, and since when, by role."""
@@ -73,6 +82,10 @@ class Leaders:
         if term is None:
             await self.store.resign(candidate.id, [])
             return None
+        if not await self._seen.accept(role, term.number, asked_at):
+            # Others were shown a higher term: this one would be refused everywhere.
+            await self.store.resign(candidate.id, [term])
+            return await self.try_acquire(role)
         leadership = Leadership(self, candidate, term)
         self._held[leadership.held] = leadership
         leadership.begin(asked_at)
@@ -98,7 +111,7 @@ class Leaders:
         loop = asyncio.get_running_loop()
         for leadership in [each for each in self._held.values() if each.loop is loop]:
             with suppress(StoreError):
-                await leadership.release()
+                await leadership.take_away()
 
 
 class Leadership:
@@ -179,6 +192,11 @@ class Leadership:
         if given:
             self._leaders.tell(self.role)
         return bool(given)
+
+    async def take_away(self) -> None:
+        """Give up the role although it is still in use: the app is closed on this event loop."""
+        self._holding.lose("the app was closed on its event loop")
+        await self.release()
 
     async def __aenter__(self) -> Self:
         return self

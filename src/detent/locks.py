@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 from uuid import UUID
 
 from detent.config.readers import check_label
@@ -24,9 +24,12 @@ from detent.errors import ConfigError, LockLost, LockTaken, StoreError
 from detent.events import Bus, LockWasLost
 from detent.holding import TRUST, Holding
 from detent.model.access import Action, Target
+from detent.model.durations import Duration, parse_duration
 from detent.protection import Protection
+from detent.seen import SeenNumbers
 from detent.spi.locks import LockInfo, LockStore
 from detent.spi.notifier import LockHint, Notifier
+from detent.spi.numbers import NumberStore
 from detent.spi.runtime import Runtime
 
 SHORTEST: Final = timedelta(milliseconds=100)
@@ -40,12 +43,16 @@ GIVING_BACK: Final = 1.0
 Call = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
+class FencedLocks(LockStore, NumberStore, Protocol):
+    """What locks need of a store."""
+
+
 class Locks:
     """All locks of a store."""
 
     def __init__(
         self,
-        store: LockStore,
+        store: FencedLocks,
         notifier: Notifier | None,
         *,
         runtime: Runtime,
@@ -56,6 +63,7 @@ class Locks:
         self.store = store
         self.runtime = runtime
         self.bus = bus
+        self.seen = SeenNumbers("fence", store, bus, runtime.monotonic)
         self.call = call
         self._notifier = notifier
         self._protection = protection or Protection()
@@ -83,8 +91,8 @@ class Locks:
         self,
         name: str,
         *,
-        ttl: timedelta | float = DEFAULT_TTL,
-        wait: timedelta | float | None = None,
+        ttl: Duration = DEFAULT_TTL,
+        wait: Duration | None = None,
     ) -> "Lock":
         """Return a lock, not yet held; see `App.lock`."""
         return Lock(self, check_label("lock", name), _as_ttl(ttl), _as_wait(wait))
@@ -107,7 +115,7 @@ class Locks:
         loop = asyncio.get_running_loop()
         for held in [each for each in self._held.values() if each.loop is loop]:
             with suppress(StoreError):
-                await held.release()
+                await held.take_away()
         if self.doorbells is not None:
             await self.doorbells.close()
 
@@ -177,6 +185,15 @@ class Lock:
             # The answer was so long on its way, or our loop so busy, that others may have it now.
             await self._give_back(holder)
             return None, 0.0
+        try:
+            accepted = await self._locks.seen.accept(self.name, answer.fence, asked_at)
+        except (StoreError, asyncio.CancelledError):
+            await self._give_back(holder)
+            raise
+        if not accepted:
+            # Others were shown a higher fence: this one would be refused everywhere.
+            await self._give_back(holder)
+            return await self._try()
         held = HeldLock(self._locks, self, holder, answer.fence)
         held.begin(asked_at)
         return held, 0.0
@@ -204,6 +221,7 @@ class Lock:
                 f"the lock {self.name!r} is held by this very code: it would wait for itself"
             )
         held = self._entered[who] = await self.acquire()
+        held.in_block = True
         return held
 
     def _left_by(self, who: object) -> "HeldLock":
@@ -240,6 +258,8 @@ class HeldLock:
         self.holder = holder
         self.fence = fence
         """Greater than that of everybody who held this lock before."""
+        self.in_block = False
+        """Whether a block believes in it, and is to be told when something else releases it."""
         self._holding = Holding(locks.runtime, lock.ttl, self._renew, self._was_lost)
 
     def begin(self, asked_at: float) -> None:
@@ -276,12 +296,20 @@ class HeldLock:
 
     async def release(self) -> bool:
         """Give the lock back; return whether it was still held."""
+        was_lost = self.lost.is_set()
+        if self.in_block:
+            self._holding.lose("it was released before its block ended")
         self._locks.forget(self)
         await self._holding.end()
         released = await self._locks.store.release_lock(self.name, self.holder)
         if released:
             self._locks.tell(self.name)
-        return released and not self.lost.is_set()
+        return released and not was_lost
+
+    async def take_away(self) -> None:
+        """Release it although it is still in use: the app is closed on this event loop."""
+        self._holding.lose("the app was closed on its event loop")
+        await self.release()
 
     def release_sync(self) -> bool:
         """Give it back from blocking code."""
@@ -293,6 +321,7 @@ class HeldLock:
 
         What the block itself raised is more important.
         """
+        self.in_block = False
         try:
             was_held = await self.release()
         except StoreError:
@@ -301,6 +330,7 @@ class HeldLock:
             raise LockLost(self.name, self.fence, self._holding.reason)
 
     async def __aenter__(self) -> Self:
+        self.in_block = True
         return self
 
     async def __aexit__(
@@ -312,14 +342,14 @@ class HeldLock:
         await self.leave(error)
 
 
-def _as_ttl(value: timedelta | float) -> timedelta:
+def _as_ttl(value: Duration) -> timedelta:
     ttl = _seconds("ttl", value)
     if not SHORTEST <= ttl <= LONGEST:
         raise ConfigError(f"lock(ttl={value!r}): must be 100 ms to 24 hours")
     return ttl
 
 
-def _as_wait(value: timedelta | float | None) -> float | None:
+def _as_wait(value: Duration | None) -> float | None:
     if value is None:
         return None
     wait = _seconds("wait", value).total_seconds()
@@ -328,12 +358,8 @@ def _as_wait(value: timedelta | float | None) -> float | None:
     return wait
 
 
-def _seconds(option: str, value: timedelta | float) -> timedelta:
-    if isinstance(value, timedelta):
-        return value
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ConfigError(f"lock({option}={value!r}): must be a timedelta or seconds")
+def _seconds(option: str, value: Duration) -> timedelta:
     try:
-        return timedelta(seconds=value)
-    except (OverflowError, ValueError) as error:
-        raise ConfigError(f"lock({option}={value!r}): must be a timedelta or seconds") from error
+        return parse_duration(value)
+    except ValueError as error:
+        raise ConfigError(f"lock({option}={value!r}): {error}") from None

@@ -5,8 +5,10 @@ from datetime import timedelta
 from typing import Final, Protocol
 from uuid import UUID
 
+from detent.due import read_length
 from detent.errors import ConfigError, NodeNotFound
 from detent.model.access import Action, Target
+from detent.model.durations import Duration
 from detent.protection import Protection
 from detent.spi.nodes import NodeInfo, NodeStore
 from detent.spi.notifier import Notifier, SignalHint
@@ -36,15 +38,14 @@ class Nodes:
         self._max_crashes = max_crashes
         self._protection = protection or Protection()
 
-    async def list(self, *, inactive_for: timedelta | None = None) -> Sequence[NodeInfo]:
+    async def list(self, *, inactive_for: Duration | None = None) -> Sequence[NodeInfo]:
         """Return the nodes, the oldest first; or those that have been silent for that long."""
         if inactive_for is None:
             return await self._store.nodes()
-        if not isinstance(inactive_for, timedelta) or inactive_for < timedelta(0):
-            raise ConfigError(f"inactive_for = {inactive_for!r}: must be a timedelta of 0 or more")
+        silence = read_length("list", "inactive_for", inactive_for)
         nodes = await self._store.nodes()
         now = (await self._store.beat(UUID(int=0), timedelta(0))).now
-        return [node for node in nodes if now - node.heartbeat_at >= inactive_for]
+        return [node for node in nodes if now - node.heartbeat_at >= silence]
 
     async def get(self, node: UUID | str) -> NodeInfo:
         """Return a node by its incarnation, or the youngest living one by its name."""

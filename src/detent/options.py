@@ -39,6 +39,8 @@ class StoredOptions(msgspec.Struct, omit_defaults=True):
     """The sinks that are to hear of its end, and of which states; stores read it by SQL."""
     principal: str | None = None
     """In whose name it was enqueued: here, a claim brings it along."""
+    expires: datetime | None = None
+    """When it is too late to begin."""
 
 
 _decoder = msgspec.json.Decoder(StoredOptions)
@@ -50,10 +52,13 @@ def read_options(data: bytes) -> StoredOptions:
 
 
 def write_options(
-    timeout: timedelta | None, retry: Retry | None, principal: str | None = None
+    timeout: timedelta | None,
+    retry: Retry | None,
+    principal: str | None = None,
+    expires: datetime | None = None,
 ) -> bytes | None:
     """Return options to be stored, or None when nothing differs from the task."""
-    if timeout is None and retry is None and principal is None:
+    if timeout is None and retry is None and principal is None and expires is None:
         return None
     stored = None
     if retry is not None:
@@ -65,7 +70,7 @@ def write_options(
             retry.jitter,
         )
     seconds = None if timeout is None else timeout.total_seconds()
-    return msgspec.json.encode(StoredOptions(seconds, stored, principal=principal))
+    return msgspec.json.encode(StoredOptions(seconds, stored, principal=principal, expires=expires))
 
 
 def watched_options(options: bytes | None, sinks: dict[str, list[str]]) -> bytes:

@@ -1,5 +1,7 @@
 """A node inside a program of yours, from its start to its end."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Protocol, Self
 from uuid import UUID
@@ -8,20 +10,24 @@ from detent import logs
 from detent._engine.node import Node
 from detent._engine.parts import NodeParts
 from detent.config import Config
+from detent.entries import Entries
 from detent.events import Bus
+from detent.serving import wants_all
 from detent.spi.store import Store
+from detent.subtasks import contain_subtasks
 
 
 class Host(Protocol):
     """What a node needs of its app."""
 
     bus: Bus
+    entries: Entries
 
     @property
     def store(self) -> Store:
         """The store."""
 
-    def node_parts(self, config: Config) -> NodeParts:
+    def node_parts(self, config: Config, known_queues: Sequence[str] = ()) -> NodeParts:
         """Return what a node is made from."""
 
 
@@ -36,6 +42,7 @@ class RunningNode:
         self._app = app
         self._config = config
         self._node: Node | None = None
+        self._uses_app = False
 
     @property
     def id(self) -> UUID | None:
@@ -54,12 +61,30 @@ class RunningNode:
 
     async def start(self) -> None:
         """Open the store, join the cluster and begin to work."""
-        # A mistake in the parts is told before anything is opened.
-        parts = self._app.node_parts(self._config)
+        # A mistake in the parts is told before anything is opened; unless all queues are wanted.
+        known = await self._known_queues() if wants_all(self._config) else ()
+        parts = self._app.node_parts(self._config, known)
         logs.attach(self._app.bus, clean=parts.clean)
+        contain_subtasks()
+        self._app.entries.enter()
+        self._uses_app = True
+        try:
+            await self._app.store.open()
+            self._node = Node(replace(parts, on_gone=self._leave_app))
+            await self._node.start()
+        except BaseException:
+            await self._leave_app()
+            raise
+
+    async def _leave_app(self) -> None:
+        """Count as a user of the app no longer, once."""
+        if self._uses_app:
+            self._uses_app = False
+            await self._app.entries.leave()
+
+    async def _known_queues(self) -> Sequence[str]:
         await self._app.store.open()
-        self._node = Node(parts)
-        await self._node.start()
+        return [queue.name for queue in await self._app.store.queues()]
 
     def stop(self, *, now: bool = False) -> None:
         """Make the node drain and end; safe to call from a signal handler."""
@@ -86,4 +111,7 @@ class RunningNode:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self.drain()
+        try:
+            await self.drain()
+        finally:
+            await self._leave_app()

@@ -14,6 +14,7 @@ from detent.firings import fired_job, firing_of
 from detent.handle import Job
 from detent.jobs import Jobs
 from detent.model.access import Action
+from detent.model.gates import told_lanes
 from detent.model.ownership import (
     FIELDS,
     NextSlot,
@@ -285,7 +286,8 @@ class Schedules(ScheduleViews):
         if self._workshop is not None:
             self._workshop.announce(jobs)
         elif self._notifier is not None:
-            self._notifier.publish([Hint(lane) for lane in {job.lane: None for job in jobs}])
+            told = told_lanes({job.lane: None for job in jobs})
+            self._notifier.publish([Hint(lane) for lane in told])
 
     async def _fire_now(self, schedule: Schedule, planned: PlannedSlot) -> Sequence[FiredSlot]:
         return await self._store.fire_slots(schedule.name, schedule.overlap, [planned])

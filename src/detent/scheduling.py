@@ -11,6 +11,7 @@ from detent.config import SchedulesConfig, parse_duration
 from detent.config.readers import check_label
 from detent.errors import ConfigError
 from detent.firings import firing_of
+from detent.model.durations import Duration
 from detent.model.job import NewJob, Priority
 from detent.model.moments import check_moment
 from detent.model.retry import Retry
@@ -58,9 +59,9 @@ class ScheduleSettings(TypedDict, total=False):
     """and by name."""
     calendars: str | Sequence[str]
     misfire: Literal["skip", "fire_once"] | CatchUp
-    misfire_threshold: timedelta | float | str
+    misfire_threshold: Duration
     overlap: Literal["allow", "skip", "queue", "replace"]
-    jitter: timedelta | float | str
+    jitter: Duration
     start: datetime | None
     end: datetime | None
     max_runs: int | None
@@ -68,7 +69,7 @@ class ScheduleSettings(TypedDict, total=False):
     priority: Priority | int
     tags: Sequence[str]
     retry: Retry | None
-    timeout: timedelta | float | None
+    timeout: Duration | None
     queue: str
     needs: str | Sequence[str]
     params: dict[str, Any] | None

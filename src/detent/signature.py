@@ -2,6 +2,7 @@
 again when it runs.
 """
 
+import hashlib
 import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -84,6 +85,15 @@ class Signature:
         bound = self._bare.bind(*args, **kwargs)
         bound.apply_defaults()
         return bound.arguments
+
+    def digest(self, codec: Codec, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        """Return the same bytes for calls that mean the same, and others for all others."""
+        try:
+            canonical = codec.canonical(dict(self.arguments(args, kwargs)))
+        except InvalidArguments:
+            # A default need not have a JSON form, as long as no caller passes it.
+            canonical = codec.canonical(dict(self._bare.bind(*args, **kwargs).arguments))
+        return hashlib.sha256(canonical).digest()
 
     def stored_arguments(self, codec: Codec, data: bytes) -> Mapping[str, Any]:
         """Return the arguments of a stored call, by name, defaults included."""
@@ -217,6 +227,20 @@ def _is_readable(type_: Any) -> bool:
     return all(_is_readable(part) for part in typing.get_args(type_) if part is not ...)
 
 
+def _check_constraints(name: str, parameter: str, type_: Any) -> None:
+    """Refuse limits on values that only pydantic would check, and only in a model of its own."""
+    for note in getattr(type_, "__metadata__", ()):
+        package = type(note).__module__.partition(".")[0]
+        limits = getattr(note, "metadata", ()) if package == "pydantic" else (note,)
+        if package in ("annotated_types", "pydantic") and limits:
+            raise ConfigError(
+                f"{name}(): {parameter} is limited by {note!r}, which would not be checked; "
+                "use msgspec.Meta(ge=1) in its place, or a pydantic model"
+            )
+    for part in typing.get_args(type_):
+        _check_constraints(name, parameter, part)
+
+
 def _record_type(
     name: str, parameters: list[inspect.Parameter], hints: Mapping[str, Any]
 ) -> type[msgspec.Struct]:
@@ -225,6 +249,7 @@ def _record_type(
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     for parameter in parameters:
         type_ = hints.get(parameter.name, Any)
+        _check_constraints(name, parameter.name, type_)
         if parameter.kind is _Kind.VAR_POSITIONAL:
             type_ = list.__class_getitem__(type_)
         elif parameter.kind is _Kind.VAR_KEYWORD:

@@ -1,6 +1,7 @@
 """The blocking face of the client: one event loop on one thread, and no second implementation."""
 
 import asyncio
+import concurrent.futures.thread  # noqa: F401  see below
 import os
 import socket
 import threading
@@ -9,6 +10,9 @@ from typing import Any, TypeVar
 
 from detent.errors import WrongThread
 from detent.lazy import FirstUse
+
+# The module of thread pools is imported here because it cannot be once the main thread has ended.
+# A thread that outlives it may make the first call.
 
 T = TypeVar("T")
 

@@ -7,14 +7,17 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, Generic, Literal, ParamSpec, Protocol, TypeVar
 
+from detent import due
 from detent.batch import ItemSignature
 from detent.config import check_name
+from detent.config.suggestions import unknown_option
 from detent.context import JobContext
-from detent.due import check_due, check_length
 from detent.errors import ConfigError, UnknownTask
 from detent.handle import Job
+from detent.model.durations import Duration
 from detent.model.job import Priority
 from detent.model.retry import Retry
+from detent.options import write_options
 from detent.principal import check_principal
 from detent.providing import Providers
 from detent.signature import Signature, accepts
@@ -27,17 +30,13 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 ON_CONFLICT: Final = ("raise", "return", "replace")
-MAX_TIMEOUT: Final = timedelta(days=30)
+ON_KEY_MISMATCH: Final = ("raise", "return")
 MIN_HEARTBEAT_TIMEOUT: Final = timedelta(seconds=1)
 DEFAULT_RETRY: Final = Retry()
-# What ends within one transaction, and what a reader of logs would still call a moment.
+# What ends within one transaction.
 MAX_BATCH: Final = 1_000
-MAX_LINGER: Final = timedelta(minutes=1)
 DEFAULT_LINGER: Final = timedelta(milliseconds=50)
-OPTION_TYPES: Final[dict[str, type]] = {
-    "retry": Retry,
-    "params": dict,
-}
+OPTION_TYPES: Final[dict[str, type]] = {"retry": Retry, "params": dict}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +71,13 @@ class TaskOptions:
         check_name("queue", self.queue)
         for capability in self.needs:
             check_name("needs", capability)
-        if self.timeout is not None and not timedelta(0) < self.timeout <= MAX_TIMEOUT:
+        if self.timeout is not None and not timedelta(0) < self.timeout <= due.MAX_TIMEOUT:
             raise ConfigError(
-                f"timeout = {self.timeout}: must be above 0, at most {MAX_TIMEOUT.days} days"
+                f"timeout = {self.timeout}: must be above 0, at most {due.MAX_TIMEOUT.days} days"
             )
         if self.heartbeat_timeout is not None and self.heartbeat_timeout < MIN_HEARTBEAT_TIMEOUT:
             raise ConfigError(f"heartbeat_timeout = {self.heartbeat_timeout}: must be 1 s or more")
-        if not isinstance(self.retry, Retry):
-            raise ConfigError(f"retry = {self.retry!r}: must be a Retry(...)")
+        check_retry("retry", self.retry)
         for name in ("encrypted", "strict_result"):
             value = getattr(self, name)
             if not isinstance(value, bool | None):
@@ -112,29 +110,38 @@ class CallOptions:
     needs: tuple[str, ...] | None = None
     key: str | None = None
     key_ttl: timedelta = timedelta(hours=24)
+    on_key_mismatch: str = "raise"
     unique: str | None = None
     on_conflict: str = "raise"
     within: Any = None
     principal: str | None = None
+    expires: timedelta | datetime | None = None
 
     def __post_init__(self) -> None:
         for name, type_ in OPTION_TYPES.items():
             value = getattr(self, name)
             if value is not None and not isinstance(value, type_):
                 raise ConfigError(f"options({name}={value!r}): must be a {type_.__name__}")
-        check_due("options", self.delay, self.at)
-        check_length("options", "key_ttl", self.key_ttl)
-        if self.on_conflict not in ON_CONFLICT:
-            raise ConfigError(
-                f"options(on_conflict={self.on_conflict!r}): must be {', '.join(ON_CONFLICT)}"
-            )
+        due.check_due("options", self.delay, self.at)
+        due.check_length("options", "key_ttl", self.key_ttl)
+        for name, allowed in (("on_conflict", ON_CONFLICT), ("on_key_mismatch", ON_KEY_MISMATCH)):
+            value = getattr(self, name)
+            if value not in allowed:
+                raise ConfigError(f"options({name}={value!r}): must be {', '.join(allowed)}")
         if self.principal is not None:
             check_principal(self.principal)
-        if self.retry is not None and (callable(self.retry.backoff) or self.retry.never):
+        if self.retry is not None and (
+            callable(self.retry.backoff) or self.retry.asks_about_errors
+        ):
             raise ConfigError(
                 "options(retry=...): a function or exception classes cannot be stored with a job; "
                 "declare them with the task"
             )
+
+    def stored(self, principal: str | None, utcnow: Callable[[], datetime]) -> bytes | None:
+        """Return what is stored of them with a job."""
+        expires = due.expiry(self.expires, self.delay, self.at, utcnow) if self.expires else None
+        return write_options(self.timeout, self.retry, principal, expires)
 
 
 class Enqueuer(Protocol):
@@ -171,6 +178,9 @@ class BoundCall(Generic[R_co]):
     def with_options(self, **changes: Any) -> "BoundCall[R_co]":
         """Return the same call with other options: tags are added, params merged, others set."""
         before = self.options
+        known = list(CallOptions.__dataclass_fields__)
+        for option in changes.keys() - set(known):
+            raise unknown_option("with_options(...)", option, known)
         if "tags" in changes:
             changes["tags"] = (*before.tags, *as_tags(changes["tags"]))
         if changes.get("params"):
@@ -229,43 +239,60 @@ class Task(Generic[P, R_co]):
     def options(  # noqa: PLR0913  each is one thing a caller may say
         self,
         *,
-        delay: timedelta | None = None,
+        delay: Duration | None = None,
         at: datetime | None = None,
         queue: str | None = None,
         priority: Priority | int | None = None,
-        timeout: timedelta | float | None = None,
+        timeout: Duration | None = None,
         retry: Retry | None = None,
         tags: Sequence[str] = (),
         params: dict[str, Any] | None = None,
         needs: str | Sequence[str] | None = None,
         key: str | None = None,
-        key_ttl: timedelta = timedelta(hours=24),
+        key_ttl: Duration = timedelta(hours=24),
+        on_key_mismatch: Literal["raise", "return"] = "raise",
         unique: str | None = None,
         on_conflict: Literal["raise", "return", "replace"] = "raise",
         within: Any = None,
         principal: str | None = None,
+        expires: Duration | datetime | None = None,
     ) -> "TaskWith[P, R_co]":
-        """Return this task with other options for the calls made through it."""
+        """Return this task with other options for the calls made through it.
+
+        A job that has not begun when it `expires`, a moment or a time from now on, is canceled.
+        Of the task's retry policy, `retry=` keeps what cannot be stored with a job: `never`,
+        `only` and `retry_if`. All else is as it says, also where it says nothing.
+        """
         return TaskWith(
             self,
             CallOptions(
-                delay=delay,
+                delay=None if delay is None else due.read_length("options", "delay", delay),
                 at=at,
                 queue=None if queue is None else check_name("queue", queue),
                 priority=None if priority is None else as_priority(priority),
-                timeout=as_timeout(timeout),
-                retry=retry,
+                timeout=due.as_timeout(timeout),
+                retry=self._own_retry(retry),
                 tags=as_tags(tags),
                 params=params,
                 needs=None if needs is None else as_names("needs", needs),
                 key=key,
-                key_ttl=key_ttl,
+                key_ttl=due.read_length("options", "key_ttl", key_ttl),
+                on_key_mismatch=on_key_mismatch,
                 unique=unique,
                 on_conflict=on_conflict,
                 within=within,
                 principal=principal,
+                expires=due.read_expiry(expires),
             ),
         )
+
+    def _own_retry(self, retry: Retry | None) -> Retry | None:
+        """Return a policy without what the task's own says as well, and the job keeps anyway."""
+        if not isinstance(retry, Retry):
+            return retry
+        mine = self.options_declared.retry
+        same = (retry.never, retry.only, retry.retry_if) == (mine.never, mine.only, mine.retry_if)
+        return retry.replace(never=(), only=(), retry_if=None) if same else retry
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
@@ -327,6 +354,13 @@ class Registry:
         return len(self._tasks)
 
 
+def check_retry(field: str, value: object) -> Retry:
+    """Return a retry policy, or refuse what is none."""
+    if not isinstance(value, Retry):
+        raise ConfigError(f"{field} = {value!r}: must be a Retry(...)")
+    return value
+
+
 def as_priority(value: Priority | int) -> Priority:
     """Return a priority, or raise `ConfigError` that lists them."""
     try:
@@ -334,31 +368,6 @@ def as_priority(value: Priority | int) -> Priority:
     except ValueError:
         known = ", ".join(f"{priority.name} {priority.value}" for priority in Priority)
         raise ConfigError(f"priority = {value!r}: must be one of {known}") from None
-
-
-def as_timeout(value: timedelta | float | None, option: str = "timeout") -> timedelta | None:
-    """Return a timeout given as a timedelta or in seconds."""
-    if value is None or isinstance(value, timedelta):
-        timeout = value
-    elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        # Compared first: not a number, or too large for a timedelta, is neither.
-        timeout = timedelta(seconds=value) if 0 < value <= MAX_TIMEOUT.total_seconds() else _NEVER
-    else:
-        raise ConfigError(f"{option} = {value!r}: must be a timedelta or seconds")
-    if timeout is not None and not timedelta(0) < timeout <= MAX_TIMEOUT:
-        raise ConfigError(f"{option} = {value!r}: must be above 0, at most {MAX_TIMEOUT.days} days")
-    return timeout
-
-
-def as_linger(value: timedelta | float) -> timedelta:
-    """Return how long to wait for more, given as a timedelta or in seconds."""
-    if type(value) not in (int, float, timedelta):
-        raise ConfigError(f"linger = {value!r}: must be a timedelta or seconds")
-    seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    # Compared before a timedelta is made of it, which not every number fits into.
-    if not 0 <= seconds <= MAX_LINGER.total_seconds():
-        raise ConfigError(f"linger = {value!r}: must be from 0 to {MAX_LINGER}")
-    return timedelta(seconds=seconds)
 
 
 def check_middleware(field: str, value: object) -> None:
@@ -382,5 +391,4 @@ def as_names(kind: str, value: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted({check_name(kind, name) for name in names}))
 
 
-_NEVER: Final = timedelta(0)
 NO_OPTIONS: Final = CallOptions()

@@ -39,6 +39,11 @@ class FaultProxy:
         user = f"{self._parts.username}@" if self._parts.username else ""
         return urlunsplit(self._parts._replace(netloc=f"{user}127.0.0.1:{port}"))
 
+    @property
+    def connections(self) -> int:
+        """How many connections were made and not closed yet."""
+        return len(self._tasks)
+
     def blackhole(self) -> None:
         """Swallow everything from now on: connections stay, and nothing comes through."""
         self._open.clear()

@@ -58,6 +58,7 @@ class EffectFiles:
 
     def read(self) -> list[Effect]:
         """Return all effects so far, in order of time."""
+        before = len(self._effects)
         for path in self._folder.glob("*.effects"):
             with path.open() as file:
                 file.seek(self._read.get(path, 0))
@@ -66,7 +67,8 @@ class EffectFiles:
             if whole:
                 self._read[path] = self._read.get(path, 0) + len(whole) + 1
                 self._effects += map(Effect.of, whole.split("\n"))
-        self._effects.sort(key=attrgetter("at"))
+        if len(self._effects) > before:
+            self._effects.sort(key=attrgetter("at"))
         return self._effects
 
 

@@ -1,7 +1,9 @@
 """If these fail, an operator changes other jobs than he meant, or is not told what happened."""
 
 import asyncio
+import functools
 import json
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 from uuid import UUID, uuid4
@@ -147,6 +149,31 @@ def test_a_reason_is_kept(jobs: Jobs, program: Program) -> None:
     jobs("cancel", one, "--reason", "too late")
     jobs("cancel", "--state", "pending", "--yes", "--reason", "all of it")
     assert [program.job(job).reason for job in (one, two)] == ["too late", "all of it"]
+
+
+def test_waiting_for_a_cancel_ends_with_the_job(jobs: Jobs, program: Program) -> None:
+    began = threading.Event()
+
+    async def endless() -> str:
+        began.set()
+        await asyncio.sleep(3600)
+        return "never"
+
+    async def work(app: App) -> list[Result]:
+        task = app.task(name="endless")(endless)
+        async with app.node():
+            job = await task.enqueue()
+            await asyncio.to_thread(began.wait)
+            command = functools.partial(jobs, "cancel", job.id, "--wait")
+            return [await asyncio.to_thread(command)]
+
+    (result,) = program.call(work)
+    assert (result.exit_code, result.stdout.split("\t")[1]) == (0, "canceled\n")
+
+
+def test_waiting_for_a_cancel_needs_ids(jobs: Jobs) -> None:
+    result = jobs("cancel", "--all", "--wait")
+    assert (result.exit_code, "--wait needs the ids" in result.stderr) == (2, True)
 
 
 def test_each_job_that_does_not_allow_it_is_a_line(jobs: Jobs, program: Program) -> None:

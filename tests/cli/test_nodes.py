@@ -29,7 +29,11 @@ def test_a_node_that_is_dead_cannot_be_drained(detent: Detent, sqlite_url: str) 
     join(sqlite_url, "web-1", "web-2")
     said = detent("nodes", "drain", "web-1", DETENT_URL=sqlite_url)
     assert said.output == "web-1 is draining\n"
-    said = detent("nodes", "forget", "web-2", DETENT_URL=sqlite_url)
+    asked = detent("nodes", "forget", "web-2", DETENT_URL=sqlite_url)
+    assert asked.exit_code == 2
+    assert "web-2 was heard of" in asked.output
+    assert "say --yes" in asked.output
+    said = detent("nodes", "forget", "web-2", "--yes", DETENT_URL=sqlite_url)
     assert said.output == "web-2 is dead; its jobs go to others\n"
     said = detent("nodes", "drain", "web-2", DETENT_URL=sqlite_url)
     assert said.output == "web-2 is dead already\n"
@@ -46,5 +50,5 @@ def test_of_two_with_one_name_neither_is_taken_for_the_other(
         assert refused.exit_code == 2
         assert refused.output.startswith("detent: error: node = 'web-1': 2 nodes have that name")
         assert f"{old}, {new}" in refused.output
-    assert detent("nodes", "forget", str(old), DETENT_URL=sqlite_url).exit_code == 0
+    assert detent("nodes", "forget", str(old), "--yes", DETENT_URL=sqlite_url).exit_code == 0
     assert detent("nodes", "drain", "web-1", DETENT_URL=sqlite_url).exit_code == 0

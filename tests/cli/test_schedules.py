@@ -516,7 +516,10 @@ MISSAID: list[tuple[tuple[str, ...], str]] = [
     (("--cron", "@daily", "--at", "09:00"), "--cron and --at"),
     (("--every", "5m", "--max-attempts", "0"), "'--max-attempts': '0' must be a whole number"),
     (("--every", "5m", "--max-attempts", "99999"), "must be 1 to 10000, not 99999"),
-    (("--every", "5m", "--retry-delay", "2d", "--max-attempts", "2"), "must be 0 to 24 hours"),
+    (
+        ("--every", "5m", "--retry-delay", "2d", "--max-attempts", "2"),
+        "must be 0 to 1d, not 2 days",
+    ),
     (("--every", "5m", "--retry-delay", "2s"), "--retry-delay: say --max-attempts N too"),
     (("--every", "5m", "--max-attempts", "none", "--no-retry-jitter"), "--retry-jitter: say"),
     (("--every", "5m", "--params", "[1]"), "'--params': '[1]' must be a JSON object"),

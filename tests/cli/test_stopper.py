@@ -8,6 +8,7 @@ from click import ClickException
 
 from detent.cli.node import Stopper
 from detent.running import RunningNode
+from detent.testing.virtual import in_virtual_time
 
 
 class SlowNode:
@@ -24,9 +25,9 @@ class SlowNode:
         self.stops.append(now)
 
 
-def make() -> tuple[SlowNode, Stopper]:
+def make(drain: float = 30.0) -> tuple[SlowNode, Stopper]:
     node = SlowNode()
-    return node, Stopper(cast("RunningNode", cast("Any", node)))
+    return node, Stopper(cast("RunningNode", cast("Any", node)), drain)
 
 
 async def test_the_first_signal_drains_and_the_second_hurries() -> None:
@@ -58,3 +59,16 @@ async def test_a_second_signal_during_the_start_gives_up_the_start() -> None:
     stopper.stop()
     with pytest.raises(ClickException, match="stopped before the node had started"):
         await starting
+
+
+@in_virtual_time
+async def test_a_start_that_takes_longer_than_a_drain_may_is_given_up() -> None:
+    node, stopper = make(drain=3.0)
+    starting = asyncio.create_task(stopper.start())
+    await asyncio.sleep(60)
+    stopper.stop()
+    await asyncio.sleep(2.9)
+    assert not starting.done()
+    with pytest.raises(ClickException, match="stopped before the node had started"):
+        await starting
+    assert node.stops == []

@@ -37,6 +37,17 @@ async def workload(postgres_url: str) -> AsyncIterator[Workload]:
         yield Workload(app)
 
 
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a store of each kind in turn, for what the engine promises on all of them."""
+    if request.param == "memory":
+        return "memory://"
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'detent.db'}"
+    postgres_url: str = request.getfixturevalue("postgres_url")
+    return postgres_url
+
+
 @pytest.fixture(scope="session")
 def _durable_server() -> Iterator[TemporaryPostgres]:
     with TemporaryPostgres(durable=True, settings={"max_connections": "100"}) as server:

@@ -24,6 +24,7 @@ import pytest
 from detent import App, BatchItem, Fail, JobCanceled, JobContext, JobFailed, Retry
 from detent.alerts import LogAlert, WebhookAlert
 from detent.config import Config, EncryptionConfig
+from detent.errors import ResultNotStored
 from detent.sinks import WebhookSink
 from detent.stores.postgres.notifier import channel_of
 from tests.receiver import Answer, Receiver, Request
@@ -129,7 +130,7 @@ async def tell_all(app: App, receiver: Receiver, calls: list[Any]) -> list[UUID]
     async with app.node():
         jobs = [await app.enqueue(call) for call in calls]
         for job in jobs:
-            with suppress(JobFailed, JobCanceled):
+            with suppress(JobFailed, JobCanceled, ResultNotStored):
                 await job.result(PATIENCE)
         async with asyncio.timeout(PATIENCE):
             while any(e.parked_at is None for e in await app.outbox.list()):  # noqa: ASYNC110  no signal

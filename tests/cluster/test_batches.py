@@ -14,9 +14,8 @@ from tests.cluster.workload import Execution
 
 JOBS = 230
 SLOTS = 2
-# Two make a suspect, two leave fewer and fewer suspects together, three are of the one alone; and
-# once it may have looked as if it had not begun.
-MOST_CRASHES = 8
+# As many crashes that no other job can have caused are proof.
+PROOF = 3
 
 
 @pytest.fixture
@@ -79,15 +78,20 @@ async def test_an_item_that_kills_its_process_fails_alone(
     jobs = await batching.app.enqueue_many([batching.deadly.bind(parcel) for parcel in parcels])
     start_node(nodes, postgres_url, "--processes", "1", "--concurrency", str(SLOTS))
     async with connected(postgres_url) as connection:
-        await until_all_ended(connection, patience=90)
+        await until_all_ended(connection, patience=180)
     infos = [await job.info() for job in jobs]
     poison = infos.pop(20)
     assert (poison.state, poison.attempt) == (State.FAILED, 1)
-    kinds = [attempt.kind for attempt in await batching.app.jobs.attempts(poison.id)]
-    assert set(kinds) <= {"crashed", "unstarted"}
-    assert 3 <= len(kinds) <= MOST_CRASHES
+    attempts = await batching.app.jobs.attempts(poison.id)
+    # Before that it crashed together with others, and may have looked as if it had not begun: how
+    # often depends on when the node noticed what.
+    assert {attempt.kind for attempt in attempts} <= {"crashed", "unstarted"}
+    proof = [attempt.kind for attempt in attempts if attempt.alone]
+    assert proof == ["crashed"] * PROOF
+    others = [await batching.app.jobs.attempts(info.id) for info in infos]
+    assert not any(attempt.alone for each in others for attempt in each)
     assert {(info.state, info.attempt) for info in infos} == {(State.SUCCEEDED, 1)}
     runs = Counter(run.job for run in Execution.read_all(executions))
-    assert 3 <= runs[poison.id] <= len(kinds), "it ran three times alone, and before with others"
+    assert PROOF < runs[poison.id] <= len(attempts), "it ran before with others"
     struck = sum(count > 1 for count in runs.values()) - 1
     assert struck >= SIZE - 1, "its batch, at least"

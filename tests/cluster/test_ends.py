@@ -93,17 +93,15 @@ async def test_an_open_transaction_that_replaces_a_job_holds_up_no_end_but_its_o
         begun, may_end = asyncio.Event(), asyncio.Event()
 
         @app.task
-        async def holder() -> str:
+        async def quick(hold: bool = False) -> str:
+            if not hold:
+                return "quick"
             begun.set()
             await may_end.wait()
             return "held"
 
-        @app.task
-        async def quick() -> str:
-            return "quick"
-
         async with app.node(), asyncio.timeout(60):
-            held = await holder.options(unique="key").enqueue()
+            held = await quick.options(unique="key").enqueue(hold=True)
             await begun.wait()
             transaction = caller.transaction()
             await transaction.start()

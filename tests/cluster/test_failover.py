@@ -242,11 +242,15 @@ async def test_a_standby_is_passed_over(pair: Pair) -> None:
     # A single server is taken as it is, and so are several of which none is the primary: looking
     # at jobs on a standby is no mistake.
     await pair.caught_up()
-    for standbys in (there, f"{there.rpartition('/')[0]},{there.partition('@')[2]}"):
+    several = f"{there.rpartition('/')[0]},{there.partition('@')[2]}"
+    for standbys, words in (
+        (there, "a standby, or read-only by"),
+        (several, "a standby; .*standby$"),
+    ):
         async with App(standbys) as app:
             assert await app.jobs.list() == []
             assert await app.nodes.list() == []
-            with pytest.raises(StoreUnavailable, match="a standby, or read-only by its settings"):
+            with pytest.raises(StoreUnavailable, match=words):
                 await Workload(app).record.enqueue("")
         with pytest.raises(StoreUnavailable, match="the server takes no writes"):
             await migrate(standbys, "another")
@@ -255,9 +259,13 @@ async def test_a_standby_is_passed_over(pair: Pair) -> None:
     pair.primary.kill()
     with pytest.raises(NoPrimaryError, match=r"none of 2 hosts takes writes: .*: a standby; 127"):
         await hosts_of_both.connect(5)
-    # Started now, it can still be used to look.
+    # Started now, it can still be used to look; who wants to write is told of all hosts.
     async with App(url) as app:
         assert await app.jobs.list() == []
+        with pytest.raises(StoreUnavailable, match=r"none of 2 hosts .*: a standby; .* Connect"):
+            await Workload(app).record.enqueue("")
+        with pytest.raises(StoreUnavailable, match=r"none of 2 hosts .*: a standby; .* Connect"):
+            await app.queues.pause("default")
     for command in ("nodes", "jobs list", "queues"):
         looked = await asyncio.to_thread(
             subprocess.run,

@@ -21,6 +21,10 @@ APP: Final = "tests.cluster.alone:app"
 ROLE: Final = "daemon:alone"
 #: Candidates ask often, so that one of them asks before the leader would by itself.
 OFTEN: Final = {"DETENT_CLUSTER_LEADER_CHECK": "1s"}
+#: A leader that asks seldom runs on for so long, unless it hears of the end of its session.
+SELDOM: Final = {"DETENT_CLUSTER_LEADER_CHECK": "20s"}
+#: Seconds after which each node that asks often has asked the server.
+ALL_HAVE_ASKED: Final = 4.0
 NODES: Final = 3
 
 
@@ -50,14 +54,29 @@ class Cluster:
     """Some nodes that want to run the daemon."""
 
     def __init__(self, launch: Start, trace: Path, url: str, **settings: str) -> None:
+        self._launch = launch
         self._trace = trace
-        environ = {**OFTEN, **settings, alone.TRACE: str(trace)}
-        self.nodes = [launch(url, "--name", f"node-{n}", **environ) for n in range(NODES)]
+        self._url = url
+        self._settings = settings
+        self.nodes: list[NodeProcess] = []
 
     async def started(self) -> None:
-        for node in self.nodes:
-            await asyncio.to_thread(node.wait_for, "started; taking jobs")
+        await self._start(NODES, **{**OFTEN, **self._settings})
         await self.until_running()
+
+    async def led_by_one_that_asks_seldom(self) -> None:
+        """Start one that leads, and then the others: they ask long before it would."""
+        await self._start(1, **SELDOM)
+        await self.until_running()
+        await self._start(NODES - 1, **OFTEN)
+
+    async def _start(self, count: int, **settings: str) -> None:
+        environ = {**settings, alone.TRACE: str(self._trace)}
+        numbers = range(len(self.nodes), len(self.nodes) + count)
+        some = [self._launch(self._url, "--name", f"node-{n}", **environ) for n in numbers]
+        self.nodes += some
+        for node in some:
+            await asyncio.to_thread(node.wait_for, "started; taking jobs")
 
     async def until_running(self, after: float = 0.0, patience: float = 60.0) -> None:
         """Wait until the daemon runs, after a moment of the machine's clock."""
@@ -123,19 +142,20 @@ async def test_a_killed_leader_is_followed_before_its_lease_ends(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["fast", "immediate"])
-async def test_a_daemon_runs_once_when_the_server_is_started_again(
-    launch: Start, trace: Path, mode: Any
+async def test_a_daemon_runs_once_when_the_server_crashed_and_is_started_again(
+    launch: Start, trace: Path
 ) -> None:
     with TemporaryPostgres(durable=True) as server:
         server.create_database("jobs")
         url = server.url("jobs")
         await migrate(url)
         cluster = Cluster(launch, trace, url)
-        await cluster.started()
-        for _ in range(3):
-            await asyncio.to_thread(server.restart, mode)
-            await cluster.until_running(time.monotonic())
+        await cluster.led_by_one_that_asks_seldom()
+        async with connected(url) as database:
+            await until_confirmed(database, lambda _: True)
+        await asyncio.to_thread(server.restart, "immediate")
+        await cluster.until_running(time.monotonic())
+        await asyncio.sleep(ALL_HAVE_ASKED)
         check_alone(trace)
 
 
@@ -144,10 +164,12 @@ async def test_a_daemon_runs_once_when_a_standby_is_promoted(
     pair: Pair, launch: Start, trace: Path
 ) -> None:
     cluster = Cluster(launch, trace, pair.url("jobs"))
-    await cluster.started()
+    await cluster.led_by_one_that_asks_seldom()
+    async with connected(pair.primary.url("jobs")) as database:
+        await until_confirmed(database, lambda _: True)
     await pair.caught_up()
     await asyncio.to_thread(pair.primary.kill)
     await pair.promote()
     await cluster.until_running(time.monotonic())
-    await asyncio.sleep(4)  # longer than a lease: all of them have asked
+    await asyncio.sleep(ALL_HAVE_ASKED)
     check_alone(trace)

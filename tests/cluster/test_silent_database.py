@@ -14,6 +14,7 @@ import pytest
 
 from detent import App
 from tests.chaos.proxy import FaultProxy
+from tests.cluster.database import until
 from tests.cluster.processes import NodeProcess, Start
 from tests.cluster.test_failover import until_run
 from tests.cluster.workload import Workload
@@ -65,3 +66,24 @@ async def test_a_node_ends_in_time_though_its_database_is_silent(
     print(f"{signals} signals after {silent_for} s of silence: {took:.1f} s")  # noqa: T201
     assert took < (ONE_SIGNAL if signals == 1 else TWO_SIGNALS) + GOING, node.said()
     assert "answers again" not in node.said()
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+async def test_a_node_that_starts_ends_in_time_though_its_database_is_silent(
+    start: Start, proxy: FaultProxy, signals: int
+) -> None:
+    proxy.blackhole()
+    node = start(proxy.url, "--drain-timeout", f"{DRAIN:g}s")
+
+    async def asks() -> bool:
+        return proxy.connections > 0
+
+    await until(asks, "its first connection")
+    for _ in range(signals):
+        node.signal()
+        await asyncio.sleep(0.5)
+    began = time.monotonic()
+    assert await asyncio.to_thread(node.ended, 60) == 1
+    limit = ONE_SIGNAL if signals == 1 else TWO_SIGNALS
+    assert time.monotonic() - began < limit + GOING, node.said()
+    assert node.said().splitlines() == ["detent: error: stopped before the node had started"]

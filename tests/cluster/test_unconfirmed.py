@@ -122,11 +122,11 @@ Call = Callable[[Any, asyncpg.Connection], Awaitable[Any]]
 
 async def _within(task: Any, connection: asyncpg.Connection, **options: Any) -> Any:
     async with connection.transaction():
-        return await task.options(**options, within=connection).enqueue(2)
+        return await task.options(**options, within=connection).enqueue(1)
 
 
 OTHERS: Final[dict[str, Call]] = {
-    "key": lambda task, _: task.options(key="order-1").enqueue(2),
+    "key": lambda task, _: task.options(key="order-1").enqueue(1),
     "unique": lambda task, _: task.options(unique="user-1", on_conflict="return").enqueue(2),
     "raise": lambda task, _: task.options(unique="user-1").enqueue(2),
     "key within": lambda task, mine: _within(task, mine, key="order-1"),

@@ -59,10 +59,10 @@ def statements_of(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> list
     used: list[str] = []
     fetch = store.database.fetch
 
-    async def noted(name: str, *arguments: Any) -> Any:
+    async def noted(name: str, *arguments: Any, to_its_end: bool = False) -> Any:
         if name.startswith("claim_"):
             used.append(name)
-        return await fetch(name, *arguments)
+        return await fetch(name, *arguments, to_its_end=to_its_end)
 
     monkeypatch.setattr(store.database, "fetch", noted)
     return used

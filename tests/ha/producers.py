@@ -10,7 +10,7 @@ from uuid import UUID
 from detent import App
 from detent.errors import StoreError
 from tests.chaos.tasks import chaos
-from tests.ha.tasks import PERMITS, limited
+from tests.ha.tasks import PERMITS, limited, long
 
 PAUSE: Final = 0.1
 LONG: Final = 20.0
@@ -24,11 +24,13 @@ class Producers:
         self._app.limit("five", concurrency=PERMITS)
         self._chaos = self._app.task(name="chaos")(chaos.function)
         self._limited = self._app.task(name="limited", resource="five")(limited.function)
+        self._lengthy = self._app.task(name="long")(long.function)
         self._numbers = count(1)
         self._going: list[asyncio.Task[None]] = []
         self.acknowledged: dict[UUID, float] = {}
         """Jobs, and when their caller had the answer."""
         self.limited: set[UUID] = set()
+        self.long: set[UUID] = set()
         self.refused = 0
 
     def start(self) -> None:
@@ -69,7 +71,9 @@ class Producers:
         self._note(*jobs)
 
     async def _long(self) -> None:
-        self._note(await self._chaos.enqueue(LONG))
+        job = await self._lengthy.enqueue(LONG)
+        self.long.add(job.id)
+        self._note(job)
 
     def _note(self, *jobs: Any) -> None:
         now = time.time()

@@ -1,20 +1,26 @@
-"""What the nodes of the trial run: jobs with effects, some of them limited, and one daemon."""
+"""What the nodes of the trial run: jobs with effects, one daemon, and holders of one lock."""
 
 import asyncio
 import os
 import time
-from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
-from uuid import UUID, uuid4
+from typing import Final
+from uuid import uuid4
 
 from detent import DaemonContext, JobContext
-from tests.chaos.tasks import BEGIN, END, FOLDER, Effect, app, note
+from detent.errors import LockLost, StoreError
+from detent.events import JobDied, JobSucceeded, JobWasCanceled
+from tests.chaos.tasks import BEGIN, END, FOLDER, app, note
 
 LEFT: Final = "left"
-"""Noted by a limited job at its very end, however it ends."""
+"""Noted by limited and long jobs at their very end, however they end."""
 PERMITS: Final = 5
 PULSE: Final = 0.02
+# A holder is believed for two thirds of this time: a failover of some seconds costs no lock, the
+# loss of a host does.
+TTL: Final = 9.0
+HELD: Final = 3.0
 
 app.limit("five", concurrency=PERMITS)
 
@@ -22,6 +28,16 @@ app.limit("five", concurrency=PERMITS)
 @app.task(name="limited", resource="five")
 async def limited(ctx: JobContext, seconds: float) -> None:
     """Begin, take a while, end; never more than five at once."""
+    await _work(ctx, seconds)
+
+
+@app.task(name="long")
+async def long(ctx: JobContext, seconds: float) -> None:
+    """Begin, take a while, end; never on two nodes at once."""
+    await _work(ctx, seconds)
+
+
+async def _work(ctx: JobContext, seconds: float) -> None:
     note(BEGIN, ctx)
     try:
         await asyncio.sleep(seconds)
@@ -30,51 +46,49 @@ async def limited(ctx: JobContext, seconds: float) -> None:
         note(LEFT, ctx)
 
 
+@app.listener(JobSucceeded, JobDied, JobWasCanceled)
+def tell(event: JobSucceeded | JobDied | JobWasCanceled) -> None:
+    """Write down that the end of a job was accepted: once for each job, in the whole trial."""
+    with _file("told").open("a") as file:
+        file.write(f"{event.job_id}\n")
+
+
 @app.daemon(name="lonely")
 async def lonely(ctx: DaemonContext) -> None:
-    """Write down without end that it runs."""
+    """Write down without end that it runs, and in which term."""
     run = uuid4()
-    with (Path(os.environ[FOLDER]) / f"{os.getpid()}.daemon").open("a", buffering=1) as file:
+    with _file("daemon").open("a", buffering=1) as file:
         while not ctx.should_stop:
-            file.write(f"{run} {time.time()}\n")
+            file.write(f"{run} {time.time()} {ctx.term}\n")
             await asyncio.sleep(PULSE)
 
 
-class Stretch(NamedTuple):
-    """One run of the daemon, from its first to its last sign of life."""
-
-    began: float
-    ended: float
-    pid: int
+@app.on_ready
+def begin_to_lock() -> None:
+    """Let this node compete for the lock; the event loop ends the task with the process."""
+    begin_to_lock.task = asyncio.create_task(_lock_on())  # type: ignore[attr-defined]
 
 
-def stretches(folder: Path) -> list[Stretch]:
-    """Return all runs of the daemon, in order of time."""
-    found = []
-    for path in folder.glob("*.daemon"):
-        runs: dict[str, list[float]] = {}
-        for line in path.read_text().splitlines():
-            run, _, at = line.partition(" ")
-            runs.setdefault(run, []).append(float(at))
-        found += [Stretch(min(at), max(at), int(path.stem)) for at in runs.values()]
-    return sorted(found)
+@app.on_drain
+async def lock_no_more() -> None:
+    """Let this node compete no more."""
+    task: asyncio.Task[None] = begin_to_lock.task  # type: ignore[attr-defined]
+    task.cancel()
+    await asyncio.wait([task])
 
 
-def overlaps(found: Sequence[Stretch]) -> list[str]:
-    """Return when the daemon ran on two nodes at once."""
-    return [
-        f"for {min(one.ended, other.ended) - other.began:.2f} s (processes {one.pid}, {other.pid})"
-        for number, one in enumerate(found)
-        for other in found[number + 1 :]
-        if other.began < one.ended and other.pid != one.pid
-    ]
+async def _lock_on() -> None:
+    """Hold the lock for a while, again and again, and write down as long as it is not lost."""
+    with _file("lock").open("a", buffering=1) as file:
+        while True:
+            with suppress(StoreError, LockLost):
+                async with app.lock("lonely", ttl=TTL) as lock:
+                    run, ends_at = uuid4(), time.monotonic() + HELD
+                    while not lock.lost.is_set() and time.monotonic() < ends_at:
+                        file.write(f"{run} {time.time()} {lock.fence}\n")
+                        await asyncio.sleep(PULSE)
+            await asyncio.sleep(PULSE)
 
 
-def most_at_once(effects: Sequence[Effect], jobs: set[UUID]) -> int:
-    """Return how many of these jobs ran at the same time, at most."""
-    most = running = 0
-    for effect in effects:
-        if effect.job in jobs and effect.what in (BEGIN, LEFT):
-            running += 1 if effect.what == BEGIN else -1
-            most = max(most, running)
-    return most
+def _file(kind: str) -> Path:
+    return Path(os.environ[FOLDER]) / f"{os.getpid()}.{kind}"

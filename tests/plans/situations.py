@@ -60,10 +60,10 @@ SELECT id, now(), enqueued_at, due_at, now(), 1, 1, priority, kind, 'failed', ta
     codec, args
 FROM detent.detent_job;
 
-INSERT INTO detent.detent_key (kind, key, job, expires_at)
-SELECT 'unique', unique_key, id, NULL FROM detent.detent_job WHERE unique_key IS NOT NULL
+INSERT INTO detent.detent_key (kind, key, scope, job, expires_at)
+SELECT 'unique', unique_key, task, id, NULL FROM detent.detent_job WHERE unique_key IS NOT NULL
 UNION ALL
-SELECT 'idempotency', idempotency_key, id, now() + interval '1 day' FROM detent.detent_job
+SELECT 'idempotency', idempotency_key, task, id, now() + interval '1 day' FROM detent.detent_job
 WHERE idempotency_key IS NOT NULL;
 
 INSERT INTO detent.detent_lock (name, fence, holder, owner, acquired_at, expires_at)

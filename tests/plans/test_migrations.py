@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from detent.errors import SchemaMismatch
-from detent.model.job import JobFilter
-from detent.stores.postgres import PostgresStore
+from detent.model.job import JobFilter, Keys, Placed
+from detent.stores.postgres import PostgresStore, migrations
 from detent.stores.postgres.migrations import known_migrations, migrate, pending
 from detent.stores.postgres.notifier import channel_of
 from detent.testing.conformance.builders import claim_request, new_job, node_identity
@@ -36,6 +36,16 @@ async def test_several_may_migrate_at_once(postgres_url: str, empty_postgres_url
     taken = await asyncio.gather(*(migrate(empty_postgres_url) for _ in range(8)))
     everything = [step.label for step in known_migrations()]
     assert sorted(step for steps in taken for step in steps) == everything
+    assert await catalogue(empty_postgres_url) == await catalogue(postgres_url)
+
+
+async def test_a_schema_in_use_takes_the_steps_one_version_at_a_time(
+    postgres_url: str, empty_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything = known_migrations()
+    for count in range(1, len(everything) + 1):
+        monkeypatch.setattr(migrations, "known_migrations", lambda: everything[:count])  # noqa: B023
+        assert await migrate(empty_postgres_url) == [everything[count - 1].label]
     assert await catalogue(empty_postgres_url) == await catalogue(postgres_url)
 
 
@@ -147,4 +157,34 @@ async def test_schedulers_in_one_database_do_not_see_each_other(postgres_url: st
     assert [claim.id for claim in claims] == [mine.id]
     assert channel_of("one_schema") != channel_of("another")
     for store in (here, there):
+        await store.close()
+
+
+async def test_keys_that_were_there_belong_to_the_tasks_of_their_jobs(
+    empty_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = known_migrations()
+    before = [step.name for step in steps].index("scoped_keys")
+    monkeypatch.setattr(migrations, "known_migrations", lambda: steps[:before])
+    await migrate(empty_postgres_url)
+    job, lost = new_job(task="shop.mail"), new_job()
+    await execute(
+        empty_postgres_url,
+        f"""
+        INSERT INTO detent.detent_job
+            (id, task, queue, lane, priority, due_at, enqueued_at, args, codec, idempotency_key)
+        VALUES ('{job.id}', 'shop.mail', 'default', 'default', 2, now(), now(), '1', 'json', '42');
+        INSERT INTO detent.detent_key (kind, key, job, expires_at) VALUES
+            ('idempotency', '42', '{job.id}', now() + interval '1 hour'),
+            ('idempotency', '43', '{lost.id}', now() + interval '1 hour');
+        """,
+    )
+    monkeypatch.undo()
+    await migrate(empty_postgres_url)
+    store = PostgresStore(empty_postgres_url)
+    try:
+        again = await store.enqueue_keyed(new_job(task="shop.mail"), Keys(idempotency="42"))
+        assert again == Placed(job.id, created=False)
+        assert (await store.enqueue_keyed(new_job(task="shop.other"), Keys("42"))).created
+    finally:
         await store.close()

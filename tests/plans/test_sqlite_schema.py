@@ -14,7 +14,8 @@ import pytest
 
 import detent.stores.sqlite
 from detent.errors import SchemaMismatch
-from detent.stores.sqlite import SqliteStore
+from detent.model.job import Keys, Placed
+from detent.stores.sqlite import SqliteStore, migrations
 from detent.stores.sqlite.migrations import known_migrations, migrate, migration_sql, pending
 from detent.testing.conformance.builders import new_job
 
@@ -201,3 +202,33 @@ async def test_the_file_is_asked_again_after_it_was_closed(path: str) -> None:
     await asyncio.to_thread(Path(path).unlink)
     await store.enqueue_jobs([new_job()])
     await store.close()
+
+
+async def test_keys_that_were_there_belong_to_the_tasks_of_their_jobs(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = known_migrations()
+    before = [step.name for step in steps].index("scoped_keys")
+    monkeypatch.setattr(migrations, "known_migrations", lambda: steps[:before])
+    migrate(path)
+    job = new_job(task="shop.mail")
+    later = (time.time_ns() // 1_000) + 3_600_000_000
+    execute(
+        path,
+        f"""
+        INSERT INTO detent_job
+            (id, task, queue, lane, priority, due_at, enqueued_at, args, codec, idempotency_key)
+        VALUES (x'{job.id.hex}', 'shop.mail', 'default', 'default', 2, 1, 1, x'31', 'json', '42');
+        INSERT INTO detent_key (kind, key, job, expires_at)
+        VALUES ('idempotency', '42', x'{job.id.hex}', {later});
+        """,
+    )
+    monkeypatch.undo()
+    migrate(path)
+    store = SqliteStore(path)
+    try:
+        again = await store.enqueue_keyed(new_job(task="shop.mail"), Keys(idempotency="42"))
+        assert again == Placed(job.id, created=False)
+        assert (await store.enqueue_keyed(new_job(task="shop.other"), Keys("42"))).created
+    finally:
+        await store.close()

@@ -33,10 +33,12 @@ def test_every_patch_still_applies() -> None:
 @pytest.mark.timeout(600)  # there are many of them by now, a few seconds each
 def test_known_bugs_are_noticed() -> None:
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        seeds = list(pool.map(lambda each: hunt(each, FAST), FAST_ONES))
-    caught = list(zip(FAST_ONES, seeds, strict=True))
-    assert [each.name for each, seed in caught if seed is None] == []
-    for mutant, seed in caught:
-        assert seed is not None
-        report = simulate(seed, plan_of(mutant.plan))
+        proofs = list(pool.map(lambda each: hunt(each, FAST), FAST_ONES))
+    caught = list(zip(FAST_ONES, proofs, strict=True))
+    assert [each.name for each, proof in caught if proof is None] == []
+    for mutant, proof in caught:
+        # A test is part of this suite, and passes with the unmutated code or fails there.
+        if proof is None or mutant.test is not None:
+            continue
+        report = simulate(int(proof), plan_of(mutant.plan))
         assert not report.broken, f"{mutant.name} proves nothing: {report.explain()}"

@@ -22,6 +22,7 @@ EVENTS = (
     "ClaimsReconciled",
     "ClockSkew",
     "DaemonStarted",
+    "HistoryLost",
     "JobDied",
     "JobRescued",
     "JobRetrying",
@@ -51,6 +52,7 @@ TROUBLE = (
     "slow",
     "stalled messages",
     "store",
+    "tail",
 )
 
 
@@ -82,6 +84,11 @@ def test_a_storm_breaks_no_rule(seed: int) -> None:
     check(seed, Plan(weather="storm"))
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_lost_tail_among_other_trouble_breaks_no_rule(seed: int) -> None:
+    check(seed, Plan(faults=("tail", "kill", "pause", "daemon", "lie"), weather="windy"))
+
+
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_few_nodes_keep_all_rules(nodes: int) -> None:
     for seed in range(1000, 1003):
@@ -92,6 +99,11 @@ def test_few_nodes_keep_all_rules(nodes: int) -> None:
 def test_every_fault_alone_breaks_no_rule(fault: str) -> None:
     for seed in range(2000, 2003):
         check(seed, Plan(weather="fair", faults=(fault,)))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_queue_has_one_order_while_there_are_more_jobs_than_slots(seed: int) -> None:
+    check(seed, Plan(nodes=1, jobs=120, weather="fair", faults=(), lanes=True))
 
 
 def test_in_peace_nothing_is_rescued_refused_or_given_up() -> None:

@@ -34,7 +34,12 @@ def declare(app: App) -> Any:
 async def test_ten_thousand_failures_are_one_alert_in_a_few_statements() -> None:
     stage = Stage()
     alerter = Alerter(
-        stage.runtime, stage.app.bus, stage.store, window=timedelta(hours=1), sinks=["alert:log"]
+        stage.runtime,
+        stage.app.bus,
+        stage.store,
+        window=timedelta(hours=1),
+        most_kinds=20,
+        sinks=["alert:log"],
     )
     running = asyncio.create_task(alerter.run())
     for number in range(10_000):
@@ -98,6 +103,44 @@ async def test_other_errors_and_other_windows_are_other_alerts() -> None:
         "no route to host",
     ]
     assert len({alert.window_start for alert in told}) == 2
+
+
+@in_virtual_time
+async def test_names_in_messages_do_not_flood_people() -> None:
+    stage, told = Stage(), list[AlertInfo]()
+    stage.app.alerts.to(told.append, name="team")
+
+    @stage.app.task(name="shop.greet")
+    async def greet(name: str) -> None:
+        raise Fail(f"no such user: {name}")
+
+    names = [f"{a}{b}ert" for a in "abcdefghijklmnopqrst" for b in "aeiouaeiou"]
+    async with stage.node():
+        await stage.app.enqueue_many([greet.bind(name) for name in dict.fromkeys(names)])
+        await stage.until(
+            lambda: sum(row.times for row in stage.tables.alerts.values()) == 100, 600
+        )
+        await stage.until(lambda: not stage.tables.events)
+    assert len(told) == 20 + 1
+    assert told[-1].type == "ManyKinds"
+    assert sum(alert.times for alert in await stage.app.alerts.list()) == 100
+
+
+@in_virtual_time
+async def test_a_window_begins_with_its_first_failure_and_not_with_the_hour() -> None:
+    stage, told = Stage(), list[AlertInfo]()
+    send = declare(stage.app)
+    stage.app.alerts.to(told.append, name="team")
+    async with stage.node():
+        await asyncio.sleep(1_800)
+        for number in range(6):  # over 50 minutes, from half an hour to the next
+            await send.enqueue(number)
+            await asyncio.sleep(600)
+        await stage.until(lambda: told)
+        assert [alert.times for alert in await stage.app.alerts.list()] == [6]
+        await asyncio.sleep(600)
+        await send.enqueue(7)
+        await stage.until(lambda: len(told) == 2)
 
 
 @in_virtual_time

@@ -248,7 +248,7 @@ def test_which_ends_count(settings: dict[str, Any], outcome: Outcome, verdict: s
         ({"minimum": 0}, r"minimum=0\)"),
         ({"minimum": 10_001}, r"minimum=10001\)"),
         ({"wait": timedelta(0)}, "wait="),
-        ({"wait": 30}, r"wait=30\).*timedelta"),
+        ({"wait": "soon"}, r"wait='soon'\).*duration"),
         ({"wait": timedelta(days=2)}, "wait="),
         ({"wait": 30 * SECOND, "max_wait": SECOND}, r"max_wait=.*at least wait"),
         ({"trials": 0}, r"trials=0\)"),

@@ -160,7 +160,7 @@ def test_both_passes_of_a_fold_are_seen() -> None:
         (Weekly(timezone="Asia/Tokyo"), "not on Saturday and Sunday, Asia/Tokyo"),
         (DailyRange(time(22), time(6)), "not from 22:00 to 06:00, UTC"),
         (DailyRange(time(9), time(17), inverted=True), "only from 09:00 to 17:00, UTC"),
-        (CronCalendar("* * 1 * *"), "not every minute on the first day of every month, UTC"),
+        (CronCalendar("* * 1 * *"), "not every minute on the 1st of the month, UTC"),
     ],
 )
 def test_a_calendar_says_what_it_leaves_out(calendar: Calendar, words: str) -> None:

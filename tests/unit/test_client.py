@@ -25,6 +25,7 @@ from detent import (
     UnknownTask,
     WrongThread,
 )
+from detent.errors import KeyMismatch
 from detent.spi.notifier import Hint, Wake, token_of
 from detent.testing.simulation.stage import Stage
 from detent.testing.virtual import START, in_virtual_time
@@ -213,7 +214,7 @@ async def test_keys_lead_to_the_job_that_holds_them() -> None:
     stage = Stage()
     task = declare(stage.app)
     first = await task.options(key="order-1").enqueue("a")
-    again = await task.options(key="order-1").enqueue("b")
+    again = await task.options(key="order-1").enqueue("a")
     assert (first.created, again.created, again.id) == (True, False, first.id)
     held = await task.options(unique="user-1").enqueue("a")
     with pytest.raises(KeyTaken) as caught:
@@ -352,3 +353,62 @@ def test_one_app_serves_several_loops_in_a_row() -> None:
             return sum([await job.result(timeout=10) for job in jobs])
 
     assert [asyncio.run(once(number)) for number in range(3)] == [0, 5, 10]
+
+
+# Whose keys they are
+
+
+@in_virtual_time
+async def test_a_key_of_one_task_does_not_swallow_the_job_of_another() -> None:
+    app = app_in_memory()
+
+    @app.task(name="mail")
+    async def mail(order: int) -> None: ...
+
+    @app.task(name="report")
+    async def report(order: int) -> None: ...
+
+    async with app:
+        sent = await mail.options(key="order-42").enqueue(42)
+        told = await report.options(key="order-42").enqueue(42)
+        assert told.created
+        assert told.id != sent.id
+        assert (await told.info()).task == "report"
+        held = await mail.options(unique="user-7").enqueue(7)
+        assert (await report.options(unique="user-7").enqueue(7)).id != held.id
+
+
+@in_virtual_time
+async def test_a_key_with_other_arguments_is_refused() -> None:
+    app = app_in_memory()
+    send = declare(app)
+    async with app:
+        first = await send.options(key="order-42").enqueue("ada", body={"a": 1, "b": {3, 1}})
+        same = await send.options(key="order-42").enqueue(
+            to="ada", copies=1, body={"b": {1, 3}, "a": 1}
+        )
+        assert (same.id, same.created) == (first.id, False), "it says the same in other words"
+        with pytest.raises(KeyMismatch) as refused:
+            await send.options(key="order-42").enqueue("bob")
+        assert (refused.value.key, refused.value.job_id) == ("order-42", first.id)
+        assert refused.value.task == "send"
+        given = await send.options(key="order-42", on_key_mismatch="return").enqueue("bob")
+        assert (given.id, given.created) == (first.id, False)
+        assert [job.id for job in await app.jobs.list()] == [first.id]
+    with pytest.raises(ConfigError, match="on_key_mismatch='ignore'"):
+        send.options(key="order-42", on_key_mismatch="ignore")  # type: ignore[arg-type]
+
+
+@in_virtual_time
+async def test_a_key_is_compared_although_a_default_has_no_json_form() -> None:
+    app = app_in_memory()
+    nothing = object()
+
+    @app.task
+    async def search(word: str, place: Any = nothing) -> None: ...
+
+    async with app:
+        first = await search.options(key="1").enqueue("ada")
+        assert (await search.options(key="1").enqueue("ada")).id == first.id
+        with pytest.raises(KeyMismatch):
+            await search.options(key="1").enqueue("bob")

@@ -3,10 +3,11 @@
 import asyncio
 import gc
 from collections.abc import Sequence
+from uuid import UUID
 
 import pytest
 
-from detent.coalesce import BATCH, TRIES, Coalescer
+from detent.coalesce import BATCH, HALVING, TRIES, Coalescer
 from detent.errors import StoreError, StoreUnavailable
 from detent.model.job import NewJob
 from detent.spi.notifier import Hint, Wake
@@ -25,6 +26,8 @@ class Inserts:
         self.going = 0
         self.most = 0
         self.poison: NewJob | None = None
+        self.too_big: dict[UUID, Exception] = {}
+        """Jobs that fail whatever they are sent with, and how."""
         self.down = 0
         self.broken: Exception | None = None
 
@@ -42,6 +45,9 @@ class Inserts:
         if self.down:
             self.down -= 1
             raise StoreUnavailable("down")
+        for job in jobs:
+            if job.id in self.too_big:
+                raise self.too_big[job.id]
         if self.poison in jobs:
             raise StoreError("poison")
         self.stored += jobs
@@ -197,6 +203,58 @@ async def test_a_store_that_stays_away_is_told_to_all_who_wait() -> None:
     assert [type(answer) for answer in answers] == [StoreUnavailable] * 5
     inserts.down = 0
     await coalescer.enqueue([new_job()])
+
+
+@in_virtual_time
+@pytest.mark.parametrize(
+    "error", [StoreUnavailable("the disk is full"), StoreError("no"), ValueError("a bug")], ids=repr
+)
+async def test_only_the_caller_whose_job_fails_again_and_again_is_told(error: Exception) -> None:
+    """Such as one that does not fit on the disk, or on which the connection breaks."""
+    inserts = Inserts()
+    inserts.takes = 0.01
+    coalescer = Coalescer(inserts)
+    jobs = [new_job() for _ in range(200)]
+    guilty = [17, 18, 150]
+    inserts.too_big = {jobs[number].id: error for number in guilty}
+    answers = await asyncio.gather(
+        *(coalescer.enqueue([job]) for job in jobs), return_exceptions=True
+    )
+    assert [number for number, answer in enumerate(answers) if answer is not None] == guilty
+    for number in guilty:
+        assert isinstance(answers[number], StoreError)
+        assert str(error) in str(answers[number])
+    assert sorted(job.id for job in inserts.stored) == sorted(
+        job.id for number, job in enumerate(jobs) if number not in guilty
+    )
+
+
+@in_virtual_time
+async def test_a_batch_is_sent_whole_again_before_it_is_halved() -> None:
+    """A connection that broke once is no reason to send many small inserts."""
+    inserts = Inserts()
+    coalescer = Coalescer(inserts)
+    first = asyncio.ensure_future(coalescer.enqueue([new_job()]))
+    await asyncio.sleep(0.5)
+    others = [asyncio.ensure_future(coalescer.enqueue([new_job()])) for _ in range(8)]
+    await first
+    inserts.down = 1
+    await asyncio.gather(*others)
+    assert [len(batch) for batch in inserts.batches] == [1, 8, 8]
+
+
+@in_virtual_time
+@pytest.mark.parametrize("takes", [0.0, 0.05, 10.0])
+async def test_a_store_that_is_away_is_told_in_bounded_time(takes: float) -> None:
+    """Halving on and on would try each of a thousand callers by itself."""
+    inserts = Inserts()
+    inserts.takes = takes
+    coalescer = Coalescer(inserts)
+    inserts.down = 1_000_000
+    calls = (coalescer.enqueue([new_job()]) for _ in range(1_001))
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+    assert {type(answer) for answer in answers} == {StoreUnavailable}
+    assert asyncio.get_running_loop().time() < TRIES * takes + HALVING + 1
 
 
 @in_virtual_time

@@ -8,7 +8,10 @@ import pytest
 from detent.model.triggers import CalendarInterval, DailyWindow, cron
 from detent.model.zones import NextWall, next_named, next_passing
 from tools.cron_oracle import Walk, read, transitions
-from tools.cron_proof import AROUND, HOUR, PATTERNS, prove_zone
+from tools.cron_peers import prove_peers
+from tools.cron_proof import PATTERNS, prove_zone
+from tools.cron_random import ZONES, prove_random, prove_years
+from tools.cron_tally import AROUND, HOUR
 
 #: Half hours, two and three hours, whole days, midnights, one minute past it, twice in a Ramadan.
 ODD = (
@@ -44,6 +47,25 @@ def test_slots_equal_those_of_the_oracle(zone: str) -> None:
     assert changes
     tally = prove_zone(zone, changes)
     assert tally.is_clean, tally.differences[:5]
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_random_expressions_have_the_slots_of_the_oracle(zone: str) -> None:
+    tally = prove_random(zone, seed=0, count=60)
+    assert tally.is_clean, tally.differences[:5]
+    assert tally.comparisons > 200
+
+
+def test_random_expressions_have_the_days_of_the_oracle() -> None:
+    tally = prove_years(seed=0, count=300)
+    assert tally.is_clean, tally.differences[:5]
+    assert tally.refused, "some of them never happen"
+
+
+def test_croniter_and_cronsim_agree_where_they_should() -> None:
+    tally = prove_peers(seed=0, count=400)
+    assert tally.is_clean, tally.differences[:5]
+    assert tally.comparisons > 700
 
 
 def test_there_are_twenty_expressions_of_both_kinds() -> None:

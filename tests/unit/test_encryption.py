@@ -21,7 +21,7 @@ from detent import (
     State,
 )
 from detent.config import Config, EncryptionConfig, LimitsConfig
-from detent.errors import KeyUnavailable, SealError
+from detent.errors import KeyMismatch, KeyUnavailable, SealError
 from detent.events import JobDied, JobRetrying, SealTrouble
 from detent.model.envelope import MARKER, is_sealed, read_envelope
 from detent.model.job import JobFilter, JobInfo, NewJob
@@ -438,3 +438,27 @@ async def test_what_is_no_provider_is_refused(wrong: Any) -> None:
 async def test_whether_a_task_is_encrypted_is_a_yes_or_a_no(wrong: Any) -> None:
     with pytest.raises(ConfigError, match=r"encrypted = .*: must be True or False"):
         Stage(settings()).app.task(encrypted=wrong)(print)
+
+
+@in_virtual_time
+async def test_a_key_of_an_encrypted_job_is_compared_and_tells_nothing() -> None:
+    stage = Stage(settings())
+
+    def declare(app: App) -> Any:
+        @app.task(name="pay")
+        async def pay(card: str) -> None: ...
+
+        return pay
+
+    pay = declare(stage.app)
+    first = await pay.options(key="order-1").enqueue(SECRET)
+    (kept,) = (key.digest for key in stage.store.tables.keys.values())
+    assert is_sealed(kept), "few values would be found by trying"
+    # Another key seals from now on, the old one still opens.
+    pay = declare(with_keys(stage, settings(keys={"k1": OLD, "k2": NEW})))
+    assert (await pay.options(key="order-1").enqueue(SECRET)).id == first.id
+    with pytest.raises(KeyMismatch):
+        await pay.options(key="order-1").enqueue("other")
+    pay = declare(with_keys(stage, settings(keys={"k2": NEW})))
+    given = await pay.options(key="order-1").enqueue("other")
+    assert given.id == first.id, "nothing can be compared without the key"

@@ -588,7 +588,8 @@ async def test_a_name_that_no_breaker_can_have_is_refused(name: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{"lasting": 5}, {"lasting": -SECOND}, {"lasting": 2 * 86_400 * SECOND}, {"reason": 5}]
+    "given",
+    [{"lasting": "soon"}, {"lasting": -SECOND}, {"lasting": 2 * 86_400 * SECOND}, {"reason": 5}],
 )
 @in_virtual_time
 async def test_a_breaker_is_not_opened_by_halves(given: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import logging
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from detent import BatchItem, DetentError, Job, JobContext, JobFailed, Retry, State, acting_as
+from detent.config import Config, LimitsConfig
 from detent.events import (
     HookFailed,
     JobDied,
@@ -126,6 +128,25 @@ async def test_what_a_job_said_is_kept_even_if_it_ends_at_once() -> None:
 
 
 @in_virtual_time
+async def test_a_job_that_never_stops_talking_is_cut_short_and_says_so() -> None:
+    stage = Stage(Config(limits=LimitsConfig(max_log_lines=5)))
+
+    @stage.app.task
+    async def talk(ctx: JobContext) -> None:
+        for number in range(20):
+            ctx.log.info(str(number))
+
+    async with stage.node():
+        job = await talk.enqueue()
+        await job.result()
+        lines = await stage.app.jobs.log(job.id)
+    assert [line.message for line in lines] == [
+        *"01234",
+        "further lines are not kept: [limits] max_log_lines = 5",
+    ]
+
+
+@in_virtual_time
 async def test_the_end_of_a_job_does_not_overtake_its_lines_in_another_jobs_write() -> None:
     stage = Stage()
     stage.line.latency = 0.05
@@ -174,6 +195,78 @@ async def test_what_is_no_text_is_written_as_one() -> None:
         assert await job.result(timeout=10) == "done"
         lines = await stage.app.jobs.log(job.id)
     assert [line.message for line in lines] == ["an exception", "7"]
+
+
+class Broken:
+    """Something that cannot be shown."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+    __repr__ = __str__
+
+
+@in_virtual_time
+async def test_the_log_takes_what_the_standard_logger_takes() -> None:
+    stage = Stage()
+
+    @stage.app.task(retry=ONCE)
+    async def talk(ctx: JobContext) -> str:
+        log = ctx.log
+        log.info("user %s of %d", 42, 7)
+        log.info("user %(name)s", {"name": "ada"}, extra={"request": 1}, stacklevel=2)
+        log.info("100 %")
+        try:
+            raise ValueError("why")
+        except ValueError as error:
+            log.exception("it failed %s", "again")
+            log.warning("seen", exc_info=error)
+        log.debug("here", stack_info=True)
+        log.critical("bad")
+        log.log(logging.WARNING, "level %s", "two")
+        return "done"
+
+    async with stage.node():
+        job = await talk.enqueue()
+        assert await job.result(timeout=10) == "done"
+        lines = await stage.app.jobs.log(job.id)
+    texts = [line.message for line in lines]
+    assert texts[:3] == ["user 42 of 7", "user ada", "100 %"]
+    assert texts[3].startswith("it failed again\nTraceback")
+    assert texts[3].endswith("ValueError: why")
+    assert texts[4].startswith("seen\nTraceback")
+    assert texts[5].startswith("here\nStack (most recent call last):")
+    assert "in talk" in texts[5].splitlines()[-2]
+    assert texts[6:] == ["bad", "level two"]
+    levels = [line.level for line in lines]
+    assert levels == ["info"] * 3 + ["error", "warning", "debug", "error", "warning"]
+
+
+@in_virtual_time
+async def test_no_log_line_fails_a_job() -> None:
+    stage = Stage()
+
+    @stage.app.task(retry=ONCE)
+    async def talk(ctx: JobContext) -> str:
+        ctx.log.info("%d users", "many")
+        ctx.log.info("two %s", "or", "three")  # noqa: PLE1205  the mistake that is meant
+        ctx.log.info(Broken())
+        ctx.log.info("%s", Broken())
+        ctx.log.info("known", colour="red")
+        ctx.log.exception("nothing is being handled")  # noqa: LOG004  the same
+        ctx.log.log("high", "odd")  # type: ignore[arg-type]
+        return "done"
+
+    async with stage.node():
+        job = await talk.enqueue()
+        assert await job.result(timeout=10) == "done"
+        texts = [line.message for line in await stage.app.jobs.log(job.id)]
+    assert texts[0] == "(cannot be formatted: TypeError) '%d users', 'many'"
+    assert texts[2] == (
+        "(cannot be formatted: RuntimeError) <Broken, whose repr raised RuntimeError>"
+    )
+    assert texts[4] == "known\n(unknown options of this line: colour)"
+    assert texts[5:] == ["nothing is being handled", "odd"]
 
 
 @pytest.mark.parametrize("fraction", [50, "half", float("nan")])

@@ -9,8 +9,15 @@ import pytest
 
 from detent import JobContext, Retry, State, StoreError
 from detent.config import Config
-from detent.errors import StoreBusy, StoreUnavailable
-from detent.events import ClaimsReconciled, ClaimWasLost, FinishGaveUp, NodeFenced
+from detent.errors import ResultNotStored, StoreBusy, StoreUnavailable
+from detent.events import (
+    ClaimsReconciled,
+    ClaimWasLost,
+    FinishGaveUp,
+    NodeFenced,
+    StoreRecovered,
+    StoreTrouble,
+)
 from detent.stores.memory.nodes import DEAD
 from detent.testing.simulation.stage import Stage
 from detent.testing.simulation.store import Call
@@ -117,6 +124,29 @@ async def test_a_call_that_hangs_at_the_fence_does_not_take_its_ends_along() -> 
 
 
 @in_virtual_time
+async def test_a_call_that_the_fence_breaks_off_is_no_answer_of_the_store() -> None:
+    stage = Stage()
+
+    @stage.app.task
+    async def work() -> None: ...
+
+    async with stage.node() as node:
+        first = node.identity.incarnation
+        stage.line.lose("finish_jobs")  # told as trouble
+        await work.enqueue()
+        await stage.until(lambda: stage.told(StoreTrouble))
+        stage.line.hold("finish_jobs")  # for ever
+        stage.line.lose(None, times=None)
+        await stage.until(lambda: stage.told(NodeFenced))
+        await asyncio.sleep(5)
+        assert stage.told(StoreRecovered) == []
+        stage.line.heal()
+        await stage.until(lambda: node.identity.incarnation != first)
+        await work.enqueue()
+        await stage.until(lambda: StoreRecovered("finisher") in stage.told(StoreRecovered))
+
+
+@in_virtual_time
 async def test_what_others_took_meanwhile_is_refused_by_the_fence_and_told() -> None:
     stage, runs = Stage(), list[int]()
 
@@ -220,7 +250,8 @@ async def test_one_end_that_breaks_the_connection_does_not_hold_up_the_others() 
         for _ in range(15):
             await asyncio.sleep(10)
             assert await (await quick.enqueue()).result(timeout=2) == "quick"
-        assert await jobs[70].result(timeout=1) is None, "written at last, without its result"
+        with pytest.raises(ResultNotStored, match="the store refused it"):
+            await jobs[70].result(timeout=1)
     assert runs["huge"] == 1
 
 

@@ -431,8 +431,8 @@ async def test_a_forgotten_node_loses_its_jobs_to_others() -> None:
             await stage.app.nodes.forget(dying.node.identity.incarnation)
             await job.result(timeout=60)
             assert stage.now - killed < 10
-            for wrong in (5, "1m", timedelta(seconds=-1)):
-                with pytest.raises(ConfigError, match="inactive_for = "):
+            for wrong in ("soon", True, timedelta(seconds=-1)):
+                with pytest.raises(ConfigError, match="inactive_for"):
                     await stage.app.nodes.list(inactive_for=cast("Any", wrong))
             silent = await stage.app.nodes.list(inactive_for=timedelta(seconds=5))
             assert [node.incarnation for node in silent] == [dying.node.identity.incarnation]

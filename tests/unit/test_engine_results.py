@@ -8,12 +8,12 @@ import pytest
 
 from detent import JobCanceled, JobFailed, JobNotFound, JobTimeout, Retry, State, StoreError
 from detent.config import Config, LimitsConfig
+from detent.errors import ResultNotStored
 from detent.events import ResultDropped, StoreTrouble, TaskUnknown
 from detent.testing.conformance.builders import new_job
 from detent.testing.simulation.stage import Stage
 from detent.testing.virtual import in_virtual_time
 
-DROPPED = {"detent": "result dropped"}
 BIG = "x" * 10_000
 
 
@@ -49,8 +49,12 @@ def test_a_result_that_cannot_be_stored_is_dropped_and_said_so(value: object) ->
 
         async with stage.node():
             job = await odd.enqueue()
-            assert await job.result(timeout=5) == DROPPED
+            with pytest.raises(ResultNotStored, match="succeeded, but its result was not") as told:
+                await job.result(timeout=5)
         (event,) = stage.told(ResultDropped)
+        assert (told.value.job_id, told.value.problem) == (job.id, event.problem)
+        info = await job.info()
+        assert info.decoded_result == {"detent": "result dropped", "problem": event.problem}
         assert event.job_id == job.id
         assert event.problem
 

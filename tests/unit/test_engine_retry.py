@@ -7,7 +7,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from detent import Fail, JobContext, JobFailed, Retry, RetryAfter, Snooze, State
+from detent import (
+    App,
+    ConfigError,
+    Fail,
+    JobContext,
+    JobFailed,
+    Retry,
+    RetryAfter,
+    Snooze,
+    State,
+)
 from detent.events import JobDied, JobRetrying, JobSnoozed, JobSucceeded
 from detent.handle import Job
 from detent.testing.simulation.stage import Stage
@@ -278,3 +288,38 @@ async def test_stored_options_that_cannot_be_read_fail_the_job_instead_of_losing
     async with stage.node():
         error = await failure_of(Job(job.id, True, stage.app.jobs))
     assert error["type"] == msgspec.ValidationError.__name__
+
+
+@in_virtual_time
+async def test_an_app_has_a_policy_for_tasks_that_name_none() -> None:
+    stage = Stage()
+    app = App("memory://", store=stage.store, runtime=stage.runtime, retry=Retry(max_attempts=2))
+
+    @app.task
+    async def usual() -> None: ...
+
+    @app.task(retry=Retry(max_attempts=7))
+    async def own() -> None: ...
+
+    assert usual.options_declared.retry.max_attempts == 2
+    assert own.options_declared.retry.max_attempts == 7
+    with pytest.raises(ConfigError, match=r"App\(retry=\.\.\.\) = 3"):
+        App("memory://", retry=3)  # type: ignore[arg-type]
+
+
+@in_virtual_time
+async def test_options_keep_the_errors_that_the_task_names() -> None:
+    stage = Stage()
+
+    @stage.app.task(retry=Retry(never=(KeyError,)))
+    async def work() -> None:
+        raise KeyError("no")
+
+    async with stage.node():
+        for retry in (Retry(max_attempts=3, delay="1s"), work.options_declared.retry.replace()):
+            job = await work.options(retry=retry).enqueue()
+            with pytest.raises(JobFailed):
+                await job.result(timeout="1m")
+            assert (await job.info()).attempt == 1, "not retried at all"
+    with pytest.raises(ConfigError, match="cannot be stored"):
+        work.options(retry=Retry(only=(OSError,)))

@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
-from detent import ConfigError, Conflict, JobCanceled, JobContext, JobFailed, Retry, State
+from detent import (
+    ConfigError,
+    Conflict,
+    JobCanceled,
+    JobContext,
+    JobFailed,
+    JobTimeout,
+    Retry,
+    State,
+)
+from detent.errors import CancelTooLate
 from detent.events import JobTimedOut, JobWasCanceled
 from detent.testing.simulation.ledger import stubborn_sleep
 from detent.testing.simulation.stage import Stage
@@ -107,7 +117,7 @@ async def test_who_holds_up_the_event_loop_does_not_silence_others() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [0, -1, 0.5, float("nan"), float("inf"), "5s", True, timedelta(0)]
+    "value", [0, -1, 0.5, float("nan"), float("inf"), "five", True, timedelta(0)]
 )
 def test_what_is_no_heartbeat_timeout_is_refused(value: Any) -> None:
     with pytest.raises(ConfigError, match="heartbeat_timeout = "):
@@ -120,14 +130,20 @@ async def test_a_task_that_swallows_its_timeout_has_timed_out_all_the_same() -> 
 
     @stage.app.task(timeout=3, retry=ONCE)
     async def deaf() -> str:
-        await stubborn_sleep(10)
+        await stubborn_sleep(20)
         return "as if nothing had happened"
 
-    async with stage.node():
+    @stage.app.task
+    async def other() -> float:
+        return stage.now
+
+    async with stage.node(concurrency=1):
         job = await deaf.enqueue()
         with pytest.raises(JobFailed, match="longer than 3"):
             await job.result(timeout=60)
-        assert stage.now == pytest.approx(10, abs=1), "it kept its slot until it really ended"
+        assert stage.now == pytest.approx(8, abs=1), "it had 5 s to clean up"
+        later = await (await other.enqueue()).result(timeout=60)
+        assert later == pytest.approx(20, abs=1), "it kept its slot until it really ended"
 
 
 @in_virtual_time
@@ -274,7 +290,7 @@ async def test_a_cancel_that_comes_too_late_is_a_conflict() -> None:
 
 @in_virtual_time
 @pytest.mark.parametrize("delay", [1.6, 2.0, 2.1, 2.3, 2.6])
-async def test_a_cancel_during_a_failing_try_ends_the_job_at_the_next(delay: float) -> None:
+async def test_a_cancel_during_a_failing_try_ends_the_job_with_it(delay: float) -> None:
     """The node looks for signals once a second, and a try of half a second may lie in between."""
     stage, tries = Stage(), list[int]()
 
@@ -285,13 +301,14 @@ async def test_a_cancel_during_a_failing_try_ends_the_job_at_the_next(delay: flo
         raise OSError
 
     async with stage.node():
-        stage.line.lose("signals_for", times=2)
+        stage.line.lose("signals_for", times=4)
         job = await failing.enqueue()
         await stage.until(lambda: stage.tables.running)
         await job.cancel("stop")
         with pytest.raises(JobCanceled, match="stop"):
             await job.result(timeout=60)
-    assert len(tries) <= 2
+    assert tries == [1], "also when looks were lost"
+    assert [each.kind for each in await stage.app.jobs.attempts(job.id)] == ["failed"]
 
 
 @in_virtual_time
@@ -317,3 +334,57 @@ async def test_a_job_that_is_canceled_while_it_waits_on_the_node_never_starts() 
         with pytest.raises(JobCanceled, match="in time"):
             await job.result(timeout=10)
     assert ran == []
+
+
+# What became of a cancel
+
+
+@in_virtual_time
+async def test_a_cancel_that_waits_says_what_happened() -> None:
+    stage = Stage()
+    begun = asyncio.Event()
+
+    @stage.app.task(retry=ONCE)
+    async def work() -> None:
+        begun.set()
+        await asyncio.sleep(3_600)
+
+    async with stage.node():
+        job = await work.enqueue()
+        await begun.wait()
+        assert await job.cancel("enough", wait=True) is State.CANCELED
+        info = await job.info()
+        assert (info.state, info.cancel_too_late) == (State.CANCELED, False)
+        waiting = await work.options(delay=timedelta(hours=1)).enqueue()
+        assert await waiting.cancel(wait=True) is State.CANCELED
+    with pytest.raises(ConfigError, match=r"cancel\(wait='soon'\)"):
+        await waiting.cancel(wait="soon")
+
+
+@in_virtual_time
+async def test_a_cancel_that_came_too_late_is_told() -> None:
+    stage = Stage()
+    stage.line.latency = 0.01
+    going, begun = asyncio.Event(), asyncio.Event()
+
+    @stage.app.task(retry=ONCE)
+    async def work() -> str:
+        begun.set()
+        await going.wait()
+        return "done"
+
+    async with stage.node():
+        job = await work.enqueue()
+        await begun.wait()
+        stage.line.lose("signals_for", times=None)
+        with pytest.raises(JobTimeout):
+            await job.cancel(wait="2s")
+        asking = asyncio.create_task(job.cancel(wait=timedelta(hours=1)))
+        await asyncio.sleep(0.1)
+        going.set()
+        with pytest.raises(CancelTooLate, match="it is succeeded: the request came too late") as e:
+            await asking
+        assert isinstance(e.value, Conflict)
+        assert (e.value.job_id, e.value.state) == (job.id, State.SUCCEEDED)
+        assert await job.result() == "done"
+        assert (await job.info()).cancel_too_late

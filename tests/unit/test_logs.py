@@ -150,6 +150,20 @@ EXAMPLES: list[tuple[object, str]] = [
         ),
     ),
     (
+        events.StuckCoroutine(JOB, "mail.send", NODE),
+        (
+            f"the coroutine of job {JOB} (mail.send) goes on although it was canceled; "
+            "its result will be refused and it keeps its slot until it returns"
+        ),
+    ),
+    (
+        events.NodeReplaced(NODE, "thread", 3, 4),
+        (
+            f"on node {NODE} 3 of 4 calls of thread go on long after their jobs have ended; "
+            "it drains, for a fresh process to take its place"
+        ),
+    ),
+    (
         events.StuckThread(JOB, "mail.send", NODE),
         (
             f"the thread of job {JOB} (mail.send) goes on after its attempt was given up; "
@@ -163,6 +177,13 @@ EXAMPLES: list[tuple[object, str]] = [
     (
         events.NodeStarted(NODE, "keeper", {}),
         f"node keeper ({NODE}) started; it claims no jobs",
+    ),
+    (
+        events.TasksUnreached(NODE, {"send": "the queue mail", "draw": "gpu"}),
+        (
+            f"node {NODE} will not run 2 tasks of its app: send (needs the queue mail), "
+            "draw (needs gpu); other nodes must, or --queues has to name their queues"
+        ),
     ),
     (
         events.NodeDraining(NODE, 1),

@@ -10,7 +10,7 @@ from detent import App, ConfigError
 
 app = App("memory://")
 WRONG_TIMES: list[tuple[str, Any]] = [
-    ("delay", 5),
+    ("delay", "soon"),
     ("delay", timedelta.max),
     ("delay", timedelta(seconds=-1)),
     ("at", "tomorrow"),
@@ -34,10 +34,10 @@ async def send(to: str) -> None:
         ("timeout", float("inf")),
         ("timeout", 0),
         ("timeout", True),
-        ("timeout", "5s"),
+        ("timeout", "soon"),
         ("tags", "urgent"),
         ("params", [1]),
-        ("key_ttl", 60),
+        ("key_ttl", "for ever"),
         ("key_ttl", timedelta(seconds=-1)),
         ("key_ttl", timedelta.max),
         ("on_conflict", "ignore"),

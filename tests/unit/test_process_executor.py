@@ -17,7 +17,7 @@ import pytest_asyncio
 from detent import App, JobCanceled, JobContext, State
 from detent._engine.attempt import Attempt
 from detent.config import LimitsConfig
-from detent.errors import ConfigError
+from detent.errors import ConfigError, ResultNotStored
 from detent.events import JobRetrying, ResultDropped
 from detent.firings import fired_job, firing_of
 from detent.model.schedule import Schedule
@@ -70,8 +70,10 @@ async def test_a_result_that_is_too_large_or_has_no_json_form_is_dropped(node: S
     told: list[ResultDropped] = []
     node.app.on(ResultDropped, told.append)
     assert await node.result("text_of", 4_000) == "é" * 4_000
-    assert await node.result("text_of", 6_000) == {"detent": "result dropped"}
-    assert await node.result("unstorable") == {"detent": "result dropped"}
+    with pytest.raises(ResultNotStored, match="12,002 bytes, more than the limit"):
+        await node.result("text_of", 6_000)
+    with pytest.raises(ResultNotStored, match="object"):
+        await node.result("unstorable")
     assert "12,002 bytes, more than the limit of 10,000" in told[0].problem
     assert "object" in told[1].problem
     error = await node.failure("strict")
@@ -242,12 +244,12 @@ async def test_what_the_task_says_about_retries_is_heard(
     assert (await job.info()).attempt == attempts
 
 
-async def test_a_policy_of_the_jobs_own_has_no_classes(node: Station) -> None:
+async def test_a_policy_of_the_jobs_own_keeps_the_classes_of_the_task(node: Station) -> None:
     policy = node.app.tasks.get("fail_with_retries").options_declared.retry
     job = await node.enqueue("fail_never", "value", retry=policy)
     with pytest.raises(Exception, match="bad value"):
         await job.result(timeout=PATIENCE)
-    assert (await job.info()).attempt == 3
+    assert (await job.info()).attempt == 1
 
 
 async def test_a_snooze_is_no_attempt(node: Station, tmp_path: Path) -> None:

@@ -33,8 +33,8 @@ class Counted:
             raise StoreUnavailable("gone")
         return await self._store.take(asks)
 
-    async def forget_rates(self, idle_seconds: float, limit: int) -> int:
-        return await self._store.forget_rates(idle_seconds, limit)
+    async def forget_rates(self, idle_seconds: float, limit: int, term: Any = None) -> int:
+        return await self._store.forget_rates(idle_seconds, limit, term)
 
 
 @in_virtual_time

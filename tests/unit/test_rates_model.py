@@ -98,3 +98,23 @@ def test_a_window_is_forgotten_when_its_last_grant_is_over() -> None:
 def test_a_window_has_no_burst() -> None:
     with pytest.raises(ValueError, match=r"Rate\(burst=5\)"):
         Rate(10, SECOND, burst=5, algorithm=Algorithm.WINDOW)
+
+
+@pytest.mark.parametrize(
+    "rate, burst, in_a_second",
+    [
+        (Rate(5), 1, 6),
+        (Rate(5, burst=5), 5, 10),
+        (Rate(1, timedelta(minutes=1)), 1, 1),
+        (Rate(100), 5, 105),
+        (Rate(1000, algorithm=Algorithm.WINDOW), None, 1000),
+    ],
+)
+def test_what_burst_adds(rate: Rate, burst: int | None, in_a_second: int) -> None:
+    now, grants, passed = 1000.0, NOTHING_TAKEN, 0
+    for step in range(1_001):
+        while (taken := take(rate, grants, 1, now + step / 1_000)).granted:
+            grants, passed = taken.grants, passed + 1
+    assert rate.burst == burst
+    # A window ends where it began: what came at its first moment has left at its last.
+    assert passed == (in_a_second if rate.algorithm is Algorithm.BUCKET else 2_000)

@@ -13,6 +13,7 @@ from detent import Conflict, Fail, JobNotFound, State
 from detent._engine.maintenance.prune import AIM, FIRST_PAGE, Pruner, page_after
 from detent.config import Config, RetentionConfig
 from detent.events import Bus, Pruned, StoreRecovered, StoreTrouble
+from detent.spi.leadership import Term
 from detent.spi.retention import PrunedPage, PruneRequest
 from detent.stores.memory import MemoryStore
 from detent.testing.conformance.builders import completion, new_job
@@ -209,7 +210,7 @@ async def test_a_node_that_finds_another_at_work_steps_back() -> None:
             self.asked += 1
             return PrunedPage(busy=True, after=request.after)
 
-        async def prune_archive(self, keep: timedelta, limit: int) -> int:
+        async def prune_archive(self, keep: timedelta, limit: int, term: Term | None = None) -> int:
             raise AssertionError("the sweep is over")
 
     store = Busy()

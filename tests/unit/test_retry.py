@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from detent.errors import RemoteError
+from detent.model.failure import Failure
 from detent.model.retry import (
     CAUSES_SEARCHED,
     JITTER_BITS,
@@ -16,6 +18,7 @@ from detent.model.retry import (
     Retry,
     delay_after,
     may_retry,
+    merged,
 )
 
 NOTHING = timedelta(0)
@@ -107,7 +110,7 @@ def test_a_users_own_rule_is_asked_with_the_failed_attempt(attempt: int, wait: t
     assert asked == [attempt]
 
 
-@pytest.mark.parametrize("nonsense", [None, 5, "soon", timedelta(seconds=-1)])
+@pytest.mark.parametrize("nonsense", [None, True, "soon", timedelta(seconds=-1), -5])
 def test_a_users_nonsense_falls_back_to_the_fixed_delay(nonsense: Any) -> None:
     policy = Retry(delay=7 * SECOND, backoff=lambda _: nonsense, jitter=False)
     assert delay_after(policy, 3, 0) == 7 * SECOND
@@ -181,7 +184,7 @@ def test_a_value_that_cannot_be_right_is_refused_by_name(field: str, value: Any)
         ("max_attempts", "5"),
         ("max_attempts", 5.0),
         ("max_attempts", True),
-        ("delay", 5),
+        ("delay", b"5"),
         ("max_delay", None),
         ("never", (ValueError(),)),
         ("never", (int,)),
@@ -198,3 +201,67 @@ def test_policies_are_values(policy: Retry) -> None:
         policy.max_attempts, policy.delay, policy.backoff, policy.max_delay, policy.jitter
     )
     assert hash(policy) == hash(policy)
+
+
+# Which errors
+
+
+def test_only_some_errors_are_retried() -> None:
+    policy = Retry(only=(ConnectionError, TimeoutError))
+    assert may_retry(policy, 1, ConnectionResetError())
+    assert not may_retry(policy, 1, ValueError())
+    wrapped = RuntimeError()
+    wrapped.__cause__ = TimeoutError()
+    assert may_retry(policy, 1, wrapped), "what it was raised from counts"
+    assert may_retry(policy, 1, None), "an end without an error is nobody's choice"
+    both = policy.replace(never=(ConnectionResetError,))
+    assert not may_retry(both, 1, ConnectionResetError()), "never is stronger"
+    assert may_retry(both, 1, ConnectionRefusedError())
+
+
+def test_a_function_may_decide() -> None:
+    policy = Retry(retry_if=lambda error: "again" in str(error))
+    assert may_retry(policy, 1, ValueError("try again"))
+    assert not may_retry(policy, 1, ValueError("no"))
+    assert not may_retry(policy.replace(only=OSError), 1, ValueError("try again"))
+
+    def broken(error: BaseException) -> bool:
+        raise RuntimeError("the rule itself")
+
+    assert may_retry(Retry(retry_if=broken), 1, ValueError()), "a bad rule loses no job"
+
+
+def test_an_error_of_a_child_process_was_compared_there() -> None:
+    policy = Retry(only=(ConnectionError,))
+    failure = Failure("ConnectionResetError", "gone", "")
+    assert may_retry(policy, 1, RemoteError(failure, "builtins.ConnectionResetError", never=False))
+    assert not may_retry(policy, 1, RemoteError(failure, "x.Own", never=True))
+
+
+@given(POLICIES)
+def test_replacing_changes_what_it_names_and_nothing_else(policy: Retry) -> None:
+    changed = policy.replace(max_attempts=3)
+    assert changed.max_attempts == 3
+    assert changed.replace(max_attempts=policy.max_attempts) == policy
+
+
+def test_the_policy_of_one_job_keeps_what_only_its_task_can_say() -> None:
+    declared = Retry(max_attempts=9, never=(KeyError,), only=(LookupError,), retry_if=bool)
+    own = merged(Retry(max_attempts=2), declared)
+    assert own == Retry(max_attempts=2, never=(KeyError,), only=(LookupError,), retry_if=bool)
+
+
+@given(st.floats(0, 86_400), st.sampled_from(["s", "m", "h"]))
+def test_waits_may_be_numbers_and_texts(seconds: float, unit: str) -> None:
+    assert Retry(delay=seconds).delay == timedelta(seconds=seconds)
+    length = {"s": timedelta(seconds=1), "m": timedelta(minutes=1), "h": timedelta(hours=1)}[unit]
+    assert Retry(max_delay=f"2{unit}").max_delay == 2 * length
+    assert delay_after(Retry(backoff=lambda _: "3s", jitter=False), 1, 0) == 3 * SECOND
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"only": (42,)}, {"retry_if": "often"}, {"delay": "soon"}, {"delay": -1}]
+)
+def test_what_makes_no_policy_is_refused(wrong: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match=rf"Retry\({next(iter(wrong))}=\.\.\.\)"):
+        Retry(**wrong)

@@ -19,7 +19,7 @@ from detent.stores.sqlite import SqliteStore
 from detent.testing.conformance.builders import completion, new_job
 from detent.testing.conformance.steps import claimed, held_many, joined, states_of
 
-QUICK = timedelta(seconds=0.2)
+QUICK = timedelta(seconds=1)
 Attempt = Callable[[Path], str]
 
 
@@ -36,7 +36,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def store(path: Path) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore(str(path), timeout=QUICK)
+    store = SqliteStore(str(path))
     yield store
     await store.close()
 
@@ -94,15 +94,18 @@ def damage(path: Path) -> None:
 
 async def test_a_locked_file_is_waited_for_and_then_told(store: SqliteStore, path: Path) -> None:
     await store.open()
+    impatient = SqliteStore(str(path), timeout=QUICK)
+    await impatient.open()
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     job = new_job()
     with pytest.raises(StoreUnavailable, match=r"is locked: .*within=") as told:
-        await store.enqueue_jobs([job])
+        await impatient.enqueue_jobs([job])
     line(told.value)
-    assert await store.queues() == [], "reads do not mind"
+    assert await impatient.queues() == [], "reads do not mind"
     other.execute("ROLLBACK")
     other.close()
+    await impatient.close()
     assert await store.get_jobs([job.id]) == [], "an order that was given up is not carried out"
     await store.enqueue_jobs([job])
     assert await states_of(store, [job.id]) == [State.PENDING]

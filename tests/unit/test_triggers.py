@@ -254,7 +254,7 @@ def test_once_is_once() -> None:
             Interval(timedelta(days=1, hours=2), at("2026-11-15 08:00"), "Asia/Tokyo"),
             "every 1 day 2 hours from 2026-11-15 17:00:00, Asia/Tokyo",
         ),
-        (Cron("0 9 13,31 * *"), "at 09:00 on the 13th and the 31st day of month, UTC"),
+        (Cron("0 9 13,31 * *"), "at 09:00 on the 13th and the 31st of the month, UTC"),
         (CalendarInterval(1, "days", time(9)), "every day at 09:00, UTC"),
         (CalendarInterval(1, "weeks"), "every week on Monday at 00:00, UTC"),
         (
@@ -296,7 +296,7 @@ WRONG: Any = "wrong on purpose"
     [
         (lambda: Interval(timedelta(0)), "every=datetime.timedelta(0)): must be 1 second to"),
         (lambda: Interval(timedelta(days=99_999)), "must be 1 second to 36525 days"),
-        (lambda: Interval(WRONG), "every='wrong on purpose'): must be a timedelta"),
+        (lambda: Interval(WRONG), "every='wrong on purpose'): must be a duration"),
         (lambda: Interval(HOUR, WRONG), "anchor="),
         (lambda: Interval(HOUR, timezone="Mars/Base"), "timezone='Mars/Base': unknown"),
         (lambda: CalendarInterval(0, "days"), "every=0): must be 1 to"),

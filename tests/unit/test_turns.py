@@ -115,6 +115,14 @@ def test_of_equal_turns_the_oldest_head_is_first() -> None:
         assert first is min(lanes, key=lambda known: known.head or (0, 0.0))
 
 
+def test_a_lane_without_gates_tells_what_it_has_before_another_gets_the_last_slot() -> None:
+    ungated, low = KnownLane("mail", beside=True), plain("a", priority=0)
+    assert Turns(BOOST).choose([low, ungated], 1, 64, 10.0) == [Turn(ungated, 0, 0)]
+    # While there is a slot for each, none has to wait for the answer.
+    asked = Turns(BOOST).choose([low, ungated], 2, 64, 10.0)
+    assert {turn.known.lane: turn.room for turn in asked} == {low.lane: 1, "mail": 1}
+
+
 def test_who_comes_back_has_no_turns_saved_up() -> None:
     turns, idle, busy = Turns(BOOST), lane("idle"), lane("busy")
     served(turns, [busy], 100)

@@ -11,6 +11,7 @@ import pytest
 
 from detent import App, KeyTaken, Priority, Retry, State
 from detent.config import Config
+from detent.errors import KeyMismatch
 from detent.spi.notifier import Hint, token_of
 from tests.within.conftest import NEVER, Shop, declare, lite_shop
 from tests.within.kinds import POSTGRES, SQLITE, Open
@@ -78,7 +79,12 @@ class Contract:
             await caller.order("tea")
             same = await caller.enqueue(shop.send, "bob", **unique, on_conflict="return")
             assert (same.id, same.created) == (held.id, False)
-            same = await caller.enqueue(shop.send, "bob", key="k")
+            with pytest.raises(KeyMismatch) as other:
+                await caller.enqueue(shop.send, "bob", key="k")
+            assert (other.value.job_id, other.value.task) == (known.id, shop.send.name)
+            same = await caller.enqueue(shop.send, "bob", key="k", on_key_mismatch="return")
+            assert (same.id, same.created) == (known.id, False)
+            same = await caller.enqueue(shop.send, "ada", key="k")
             assert (same.id, same.created) == (known.id, False)
             # Both keys at once: the one that was free stays free.
             with pytest.raises(KeyTaken):

@@ -3,8 +3,9 @@
 A node may serve thousands of queues. What happens in one of them costs nothing in the others.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
+from itertools import islice
 
 
 class Agenda:
@@ -16,10 +17,9 @@ class Agenda:
         self._at: dict[str, float] = {}
         self._later: list[tuple[float, str]] = []
 
-    @property
-    def now(self) -> list[str]:
-        """The queues to be asked now, in the order in which they were put down."""
-        return list(self._now)
+    def first(self, most: int | None = None) -> list[str]:
+        """Return the queues to be asked now, or the first few, as they were put down."""
+        return list(islice(self._now, most))
 
     def __bool__(self) -> bool:
         return bool(self._now)
@@ -27,6 +27,14 @@ class Agenda:
     def ask(self, queues: Iterable[str]) -> None:
         """Ask some queues now: something may have come."""
         self._now.update(dict.fromkeys(queues))
+
+    def ask_in_turn(self, queues: Sequence[str], last: str) -> None:
+        """Ask some queues now of which a full claim came no further than to `last`.
+
+        Those that it did not come to have their turn first, then the one that it left halfway.
+        """
+        reached = queues.index(last)
+        self.ask([*queues[reached + 1 :], last, *queues[:reached]])
 
     def ask_at(self, queue: str, moment: float) -> None:
         """Ask a queue at a moment, and not at another that was known before."""

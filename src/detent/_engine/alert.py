@@ -33,11 +33,13 @@ class Alerter(Service):
         store: AlertStore,
         *,
         window: timedelta,
+        most_kinds: int,
         sinks: Sequence[str],
     ) -> None:
         super().__init__(runtime, bus)
         self._store = store
         self._window = window
+        self._most_kinds = most_kinds
         self._sinks = sinks
         self._pending: dict[tuple[str, str], Failures] = {}
         self.on_raised: Callable[[], None] = lambda: None
@@ -67,7 +69,9 @@ class Alerter(Service):
             return self.unasked(IDLE)
         batch, self._pending = self._pending, {}
         try:
-            raised = await self._store.raise_alerts(list(batch.values()), self._window, self._sinks)
+            raised = await self._store.raise_alerts(
+                list(batch.values()), self._window, self._sinks, self._most_kinds
+            )
         except BaseException:
             for key, failures in batch.items():
                 later = self._pending.get(key)

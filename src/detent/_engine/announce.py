@@ -53,8 +53,14 @@ class Announcer:
             )
             self._deliverer.clean = clean
         if audience.alerted:
-            window, sinks = config.alerts.window, audience.alerted
-            self._alerter = Alerter(runtime, bus, store, window=window, sinks=sinks)
+            self._alerter = Alerter(
+                runtime,
+                bus,
+                store,
+                window=config.alerts.window,
+                most_kinds=config.alerts.most_kinds,
+                sinks=audience.alerted,
+            )
             self._alerter.on_raised = self._wake_deliverer
 
     @property

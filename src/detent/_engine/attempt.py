@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from detent._engine.scribe import Scribe
@@ -39,6 +39,10 @@ class Stop(StrEnum):
     """The node lost its right to the job: nothing may be written any more."""
 
 
+# After these the job ends, also when its call does not.
+ENDS_WITHOUT: Final = (Stop.TIMEOUT, Stop.CANCEL)
+
+
 @dataclass(slots=True)
 class Workbench:
     """What all attempts of a node share."""
@@ -68,10 +72,12 @@ class Workbench:
     queued: "dict[UUID, Attempt]" = field(default_factory=dict)
     """Attempts that wait for a worker of their executor while others occupy all of them; the one
     that has waited longest comes first."""
-    on_retries: Callable[[], None] = lambda: None
-    """Called when jobs come that were tried before: they may have been told to stop meanwhile."""
     may_run: Callable[[], bool] = lambda: True
     """Whether the node still has its lease, by its own clock; asked right before a job runs."""
+    on_canceled: "Callable[[Attempt], None]" = lambda _attempt: None
+    """Called when a job was told to stop whose end is written even if its call goes on."""
+    is_dying: Callable[[], bool] = lambda: False
+    """Whether the event loop is ending under the node: then nothing can be written any more."""
     pace: Pace = field(default_factory=Pace)
     """How many bytes of arguments and results were worked on in this turn of the loop."""
 
@@ -116,7 +122,7 @@ class Attempt:
     batch: Any = None
     """The batch that it stands for, if it is the first of one."""
     lingering = False
-    """Whether a thread of it goes on although the attempt was given up."""
+    """Whether its thread or coroutine goes on although the attempt was given up."""
     result: bytes | None = None
     sealer: Sealer | None = None
     """What seals its result and its error, if they are to be sealed."""
@@ -127,7 +133,10 @@ class Attempt:
     news: tuple[object, ...] = ()
     """What listeners are told of it as soon as its end is committed."""
     on_freed: Callable[[], None] | None = None
-    """To be called when a lingering thread has ended after all."""
+    """To be called when a lingering call has ended after all."""
+
+    log_lines = 0
+    """How many this attempt has written; kept on the class until it writes the first."""
 
     def __init__(
         self, claim: Claim, queue: str, node_id: UUID, claimed: float, bench: Workbench
@@ -146,17 +155,21 @@ class Attempt:
                 self.cut_short = True
                 self.task.cancel()
             return
-        if self.stop is None or cause is Stop.FENCED:
+        first = self.stop is None
+        if first or cause is Stop.FENCED:
             self.stop, self.reason = cause, reason
         # A coroutine that is canceled before its first step never runs, not even to its end.
         if self.task is not None and self.begun and not self.over:
             self.task.cancel()
+            if first and cause in ENDS_WITHOUT:
+                self.bench.on_canceled(self)
 
     def free(self) -> None:
-        """A thread that lingered has ended, perhaps before its attempt knew of its own end."""
+        """A call that lingered has ended, perhaps before its attempt knew of its own end."""
         self.lingering = False
-        if self.on_freed is not None:
-            self.on_freed()
+        on_freed, self.on_freed = self.on_freed, None
+        if on_freed is not None:
+            on_freed()
 
     # What the task sees through its JobContext:
 
@@ -252,6 +265,15 @@ class Attempt:
         if self.stop is Stop.FENCED:
             return
         self.side_writes = True
+        self.log_lines += 1
+        most = self.bench.limits.max_log_lines
+        if self.log_lines > most + 1:
+            return
+        if self.log_lines > most:
+            level, message = (
+                "warning",
+                f"further lines are not kept: [limits] max_log_lines = {most}",
+            )
         line = LogLine(self.job_id, self.fence, self.attempt, level, self._kept(message))
         self.bench.scribe.log(line)
 

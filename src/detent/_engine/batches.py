@@ -22,6 +22,7 @@ from detent._engine.execute import (
     stopped,
     tell_started,
 )
+from detent._engine.expiry import end_late
 from detent._engine.guards import run_guarded, tell_guards
 from detent._engine.unseal import unseal
 from detent.batch import BatchItem
@@ -46,6 +47,7 @@ class Batch:
         """The asyncio task that makes the call."""
         self.begun = False
         """Whether that has taken its first step: canceled before, it would never run."""
+        self.entries: Sequence[Entry] = ()
         for attempt in attempts:
             attempt.task, attempt.begun = self, True
         self.lead = attempts[0]
@@ -55,8 +57,13 @@ class Batch:
         """Be told that one of the jobs has to stop; the call goes on while another needs it."""
         if not self.begun or self.work is None:
             return
-        if all(each.stop or each.over for each in self.attempts):
+        if self.is_canceled:
             self.work.cancel()
+
+    @property
+    def is_canceled(self) -> bool:
+        """Whether no job needs the call any more."""
+        return all(each.stop or each.over for each in self.attempts)
 
     def uncancel(self) -> None:
         """Be told that a cancel is being dealt with."""
@@ -167,7 +174,7 @@ class Entry:
 async def execute_batch(batch: Batch, ends: Ends, on_end: Callable[[Attempt], None]) -> None:
     """Run a batch from its first step to its last; never raises."""
     batch.begun = True
-    entries = [Entry(attempt) for attempt in batch.attempts]
+    entries = batch.entries = [Entry(attempt) for attempt in batch.attempts]
     try:
         results = await _run(batch, entries)
     except BaseException as error:  # noqa: BLE001  the user's function: an outcome for each, always
@@ -176,6 +183,10 @@ async def execute_batch(batch: Batch, ends: Ends, on_end: Callable[[Attempt], No
     else:
         for entry, result in zip(_running(entries), results, strict=True):
             entry.outcome = _ended(entry, batch.task, result)
+    if batch.lead.lingering and batch.task.is_async:
+        # It was given up, and its ends are written; see `stuck`.
+        batch.lead.free()
+        return
     try:
         for entry in entries:
             _close(entry)
@@ -215,6 +226,7 @@ def _wanted(entries: Sequence[Entry]) -> Iterator[Entry]:
 
 async def _run(batch: Batch, entries: Sequence[Entry]) -> Sequence[Any]:
     """Load, admit, open, decode, run; return what the function did, a value for each that ran."""
+    end_late(entries)
     await _load(batch, entries)
     await _admit(batch, entries)
     await _open(batch, entries)
@@ -351,17 +363,17 @@ def _checked(name: str, returned: Any, given: Sequence[Any], items: list[Any]) -
 
 def _failed(entry: Entry, error: BaseException) -> Outcome:
     """Return what becomes of a job when the call raised, or was canceled."""
-    word = _last_word(entry)
+    word = last_word(entry)
     return outcome_of(entry.attempt, error) if word is None else word
 
 
 def _ended(entry: Entry, task: Task[..., Any], result: Any) -> Outcome:
     """Return what becomes of a job when the call returned."""
-    word = _last_word(entry)
+    word = last_word(entry)
     return _kept(entry.attempt, task, result) if word is None else word
 
 
-def _last_word(entry: Entry) -> Outcome | None:
+def last_word(entry: Entry) -> Outcome | None:
     """Return what the job's own fate is, whatever the call came to: None if that decides.
 
     What was said about an item counts also when the call was stopped after it.

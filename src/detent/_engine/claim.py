@@ -10,7 +10,7 @@ from detent._engine.agenda import Agenda
 from detent._engine.dispatch import Dispatcher
 from detent._engine.floors import Floors, positions_in
 from detent._engine.polling import Polling
-from detent._engine.responders import Responders
+from detent._engine.responders import Responders, is_lone
 from detent._engine.served import ServedLanes
 from detent._engine.service import Service
 from detent.config import NodeConfig, PollingConfig
@@ -33,9 +33,6 @@ FOREVER: Final = 3_600.0
 PAGE: Final = 250
 REST: Final = 20
 LONGEST_REST: Final = 10.0
-# A claim locks as many rows of each lane of a queue as there is room for, and leaves all but the
-# best: of more lanes than this it asks for less at once.
-LANES: Final = 4
 BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
 
 # Returns those of some claims that may begin.
@@ -74,6 +71,9 @@ class Claimer(Service):
         self.served = ServedLanes(config.slots(), config.capabilities)
         self._enough = min(config.claim_batch, sum(config.slots().values())) // 4
         self._agenda = Agenda(config.slots())
+        slots = config.slots().values()
+        self._plenty = 2 * config.claim_batch * len(slots) // max(sum(slots), 1) + 1
+        """So many queues have the slots for two claims."""
         self._lent: dict[str, bool] = {}
         """Queues that are claimed from elsewhere at present, and whether something was heard."""
         self._poll_at = float("inf")
@@ -124,7 +124,7 @@ class Claimer(Service):
         self.floors.lower_to(positions_in(wakes))
         heard = [self.served.hear(wake.lane) for wake in wakes if isinstance(wake, Hint)]
         if queues := [queue for queue in heard if queue is not None]:
-            self._polling.woken()
+            self._polling.woken(lone=all(map(is_lone, wakes)))
             self.ask(queues)
 
     def ask(self, queues: Iterable[str]) -> None:
@@ -193,11 +193,13 @@ class Claimer(Service):
         now = self.runtime.monotonic()
         self._agenda.come_due(now)
         has_polled = now >= self._poll_at and await self._poll()
-        rooms = self._rooms(self._agenda.now)
+        # Where each has plenty a few queues fill a claim, and asking the others would only cost.
+        most = self._plenty if self._hungry else None
+        rooms = self._rooms(self._agenda.first(most))
         if self._hungry and rooms and self._limit(rooms) < self._enough:
             # Others will be free in a moment; until then there is no hurry.
             await self.runtime.sleep(GATHER)
-            rooms = self._rooms(self._agenda.now)
+            rooms = self._rooms(self._agenda.first(most))
         if not rooms:
             return self._until_next() if has_polled else self.unasked(self._until_next())
         whole = has_polled or len(rooms) == len(self.served.by_queue)
@@ -219,7 +221,7 @@ class Claimer(Service):
         # How fast jobs end is measured from one call to the next: none without need.
         for queue, room in self._dispatcher.rooms(mine).items() if mine else ():
             if room > 0:
-                rooms[queue] = _bounded(room, len(self.served.by_queue[queue]))
+                rooms[queue] = self.served.bounded(queue, room)
             else:
                 self._agenda.wait_for_room(queue)
         return rooms
@@ -235,24 +237,27 @@ class Claimer(Service):
             self._agenda.ask(rooms)
             raise
         count = sum(taken.values())
+        lone = 0 < count <= len(answering)
         self.stirred |= count > 0
         self._is_quiet &= count == 0
         self._hungry = count == limit
         if self._hungry:
-            # Another queue first each time, so that all get their turn.
-            first, *others = rooms
-            self._agenda.ask([*others, first])
+            last = next(queue for queue in reversed(list(rooms)) if taken[queue])
+            self._agenda.ask_in_turn(list(rooms), last)
             return 0.0
         # Of a queue that gave as much as it could there may be more.
         self._agenda.ask(queue for queue, room in rooms.items() if taken[queue] >= room)
         # What was claimed starts first: to ask for the next due time takes a good part of the
         # time that a lone job waits.
         await self.runtime.sleep(0)
+        # A claim that was not full left nothing. Other nodes are told before anything else is
+        # asked: until then each of them comes nearer to claiming too.
+        left = self._responders.answer(answering, lambda each: 0 < taken[each] < rooms[each])
         self._misses = 0 if count else self._misses + 1
         due = await self._store.next_due(scans)
-        self._responders.answered([each for each in answering if due.get(queue_of(each[0])) != 0])
+        self._responders.answer(left, lambda queue: due.get(queue) != 0)
         self._plan(scans, due, moment, claimed=True)
-        self._plan_poll(count, limit, whole=whole)
+        self._plan_poll(count, limit, whole=whole, lone=lone)
         return self._until_next()
 
     async def _take(self, scans: Sequence[LaneScan], limit: int) -> Counter[str]:
@@ -326,6 +331,8 @@ class Claimer(Service):
         )
         scans = self._scans(rooms)
         self._agenda.done(rooms)
+        if not scans:
+            self.unasked(0.0)  # they are lent to others, or have no room
         try:
             due = await self._store.next_due(scans) if scans else {}
         except BaseException:
@@ -378,10 +385,10 @@ class Claimer(Service):
             empty = [scan.lane for scan in scans if due.get(scan.queue) != 0]
             self.floors.learn(empty, (), moment)
 
-    def _plan_poll(self, taken: int, limit: int, *, whole: bool) -> None:
+    def _plan_poll(self, taken: int, limit: int, *, whole: bool, lone: bool = False) -> None:
         """Plan the next look at all queues; what was asked of some puts it off for none."""
         now = self.runtime.monotonic()
-        pause = self._polling.next_pause(taken, limit, self._dispatcher.load, now)
+        pause = self._polling.next_pause(taken, limit, self._dispatcher.load, now, lone=lone)
         moment = now + pause * self.runtime.uniform(0.8, 1.0)
         self._poll_at = moment if whole else min(self._poll_at, moment)
 
@@ -391,8 +398,3 @@ class Claimer(Service):
         first = self._agenda.first_at()
         moment = self._poll_at if first is None else min(first, self._poll_at)
         return min(max(moment - self.runtime.monotonic(), 0.0), FOREVER)
-
-
-def _bounded(room: int, lanes: int) -> int:
-    """Return how many jobs to ask of a queue with so many lanes in one claim."""
-    return room if lanes <= LANES else max(room * LANES // lanes, 1)

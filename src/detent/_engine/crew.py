@@ -52,7 +52,8 @@ class Crew:
         self.announcer = Announcer(runtime, bus, store, parts.audience, config, parts.clean)
         self.breakers = self._breakers()
         self.bench = self._bench()
-        self.dispatcher = Dispatcher(self.bench, self.finisher, config.node.slots())
+        grace = config.node.cancel_grace.total_seconds()
+        self.dispatcher = Dispatcher(self.bench, self.finisher, config.node.slots(), grace)
         self.responders = Responders(runtime, bus, store, parts.notifier, self._hand_out)
         self.claimer = self._claimer()
         self.unstarted = UnstartedReleaser(self.bench, store, self.dispatcher, self.claimer)
@@ -75,7 +76,7 @@ class Crew:
         )
         self.gates = self._gated_claimer()
         self.elector = self._elector()
-        self.pruner.may_sweep = self._leads_maintenance
+        self.pruner.term = lambda: self.elector.leads(MAINTENANCE)
         self.daemons = self._daemons()
         self.lock_forgetter = LockForgetter(runtime, bus, store, self.elector)
         self.rates = RateForgetter(runtime, bus, store, self.elector)
@@ -115,7 +116,7 @@ class Crew:
         return GatedClaimer(
             parts.runtime,
             parts.bus,
-            parts.store,
+            self.dispatcher.keeping_permits(parts.store),
             parts.notifier,
             claimer=self.claimer,
             dispatcher=self.dispatcher,
@@ -223,7 +224,6 @@ class Crew:
             sanitizer=parts.sanitizer,
             listeners=self.announcer.listeners,
             heard=self.announcer.listeners.by_type,
-            on_retries=lambda: self.signals.look_soon(),  # noqa: PLW0108  it is made later
         )
 
     def _introduce(self) -> None:
@@ -232,7 +232,7 @@ class Crew:
         self.finisher.announcer = self.firer.announcer = self.announcer
         self.rescuer.on_rescued = self.announcer.rescued
         self.finisher.on_requeued = self._requeued
-        self.finisher.on_released = self.gates.released
+        self.finisher.on_released = self.dispatcher.stuck.on_released = self.gates.released
         self.gates.on_suspect = self.suspects.wake
         self.suspects.claim_gated = self.gates.claim_suspects
         self.suspects.compare = self.reconciler.compare

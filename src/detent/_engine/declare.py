@@ -28,6 +28,7 @@ from detent.events import Bus, ScheduleDeclared, ScheduleRemoved, ScheduleTroubl
 from detent.model.ownership import declared_anew, is_abandoned, merged
 from detent.model.schedule import Owner, Schedule, ScheduleInfo
 from detent.slots import slots_with
+from detent.spi.leadership import Term
 from detent.spi.locks import LockStore
 from detent.spi.notifier import Notifier, ScheduleHint
 from detent.spi.runtime import Runtime
@@ -261,7 +262,8 @@ class Declarer(Service):
         Not at first sight: when the store was away for longer than the grace, all schedules look
         like that until their nodes have had the time to declare them again.
         """
-        if self._grace is None or self._elector.leads(SCHEDULER) is None:
+        term = self._elector.leads(SCHEDULER)
+        if self._grace is None or term is None:
             self._suspects = {}
             return
         pause = SECOND_LOOK if self._suspects else self._grace.total_seconds() / 2
@@ -275,16 +277,16 @@ class Declarer(Service):
                     continue
                 name = info.schedule.name
                 if name in seen and seen[name] == info.declared_at:
-                    await self._remove(info, now)
+                    await self._remove(info, now, term)
                 else:
                     self._suspects[name] = info.declared_at
             after = page[-1].schedule.name
         self._swept_at = self.runtime.monotonic()
 
-    async def _remove(self, info: ScheduleInfo, now: datetime) -> None:
+    async def _remove(self, info: ScheduleInfo, now: datetime, term: Term) -> None:
         name = info.schedule.name
         # Only as it was seen: a node may be declaring it at this moment.
-        if await self._store.delete_schedule(name, info.revision):
+        if await self._store.delete_schedule(name, info.revision, term):
             unseen = now - (info.declared_at or now)
             self.bus.emit(ScheduleRemoved(name, unseen.total_seconds()))
 

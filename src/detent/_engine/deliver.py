@@ -25,7 +25,7 @@ from detent.model.failure import Clean, describe
 from detent.model.text import storable
 from detent.spi.outbox import AlertInfo, AlertStore, OutboxEvent, OutboxStore
 from detent.spi.runtime import Runtime
-from detent.spi.sinks import Outlet
+from detent.spi.sinks import ClosableSink, Outlet
 
 # How many events are on their way to one sink at once.
 SLOTS: Final = 8
@@ -68,7 +68,7 @@ class Deliverer(Service):
         self._prune_at = runtime.monotonic() + PRUNE_INTERVAL * runtime.uniform(0.1, 1.0)
         self._going: dict[int, OutboxEvent] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._delivered: list[int] = []
+        self._delivered: list[OutboxEvent] = []
         self._troubled: dict[str, None] = {}
         self.clean: Clean | None = None
         """What takes out of errors what nobody is to read."""
@@ -83,6 +83,9 @@ class Deliverer(Service):
         if self._tasks:
             await asyncio.wait(list(self._tasks.values()))
         await self._run_guarded()
+        for outlet in self._outlets.values():
+            if isinstance(outlet.sink, ClosableSink):
+                await outlet.sink.close()
 
     async def run_once(self) -> float:
         """Note what was delivered, and take more where there is room."""
@@ -114,11 +117,11 @@ class Deliverer(Service):
     async def _note_delivered(self) -> None:
         if not self._delivered:
             return
-        ids, self._delivered = self._delivered, []
+        events, self._delivered = self._delivered, []
         try:
-            await self._store.events_delivered(ids)
+            await self._store.events_delivered(events)
         except BaseException:
-            self._delivered = ids + self._delivered
+            self._delivered = events + self._delivered
             raise
 
     # One delivery
@@ -132,7 +135,7 @@ class Deliverer(Service):
         try:
             problem = await self._offer(event)
             if problem is None:
-                self._delivered.append(event.id)
+                self._delivered.append(event)
                 self._tell_delivered(event)
             else:
                 await self._put_off(event, problem)

@@ -16,12 +16,15 @@ from detent._engine.attempt import Attempt, Stop, Workbench
 from detent._engine.batches import Batch, Batches, execute_batch
 from detent._engine.execute import Ends, execute, settlement_of
 from detent._engine.flights import Flights
+from detent._engine.permits import KeptPermits
 from detent._engine.slots import Slots
+from detent._engine.stuck import Stuck
 from detent.context import bind
 from detent.model.job import Claim, queue_of
 from detent.model.outcome import Ending, Outcome, decide
 from detent.model.retry import NO_RETRY
 from detent.principal import inherit
+from detent.spi.limits import LimitStore
 
 # Claims that may wait: what has been ending within this time, about four round trips.
 PREFETCH_SECONDS: Final = 0.02
@@ -37,7 +40,9 @@ COME_BACK: Final = 1.0
 class Dispatcher:
     """Holds every claim of the node from the moment it is known until its end is written."""
 
-    def __init__(self, bench: Workbench, ends: Ends, slots: Mapping[str, int]) -> None:
+    def __init__(
+        self, bench: Workbench, ends: Ends, slots: Mapping[str, int], grace: float = 5.0
+    ) -> None:
         self._bench = bench
         self._ends = ends
         self._own_slots = dict(slots)
@@ -61,6 +66,7 @@ class Dispatcher:
         self.held: dict[UUID, Attempt] = {}
         self.workers: int | None = None
         """How many jobs all executors together can run, if every task needs one of them."""
+        self.stuck = Stuck(bench, ends, self._on_end, grace)
         self._draining = False
         self.released = 0
         """How many claims a drain has given back that had not begun."""
@@ -156,9 +162,7 @@ class Dispatcher:
         held, bench = self.held, self._bench
         batched = bench.registry.batched
         gathered: dict[str, int] = {}
-        retries = False
         for claim in claims:
-            retries |= claim.attempt > 1
             queue, slots = self._lanes.get(claim.lane) or self._lane(claim.lane)
             attempt = Attempt(claim, queue, node_id, now, bench)
             if claim.id in held or claim.id in self._executing:
@@ -174,8 +178,6 @@ class Dispatcher:
                     continue
             slots.waiting.append(attempt)
             self._crowd[queue] = slots
-        if retries:
-            bench.on_retries()
         if batched:
             self._learn(gathered)
         if self._draining:
@@ -252,9 +254,18 @@ class Dispatcher:
         if attempt.batch is not None:
             attempt.batch.let_go()
         if attempt.lingering:
-            attempt.on_freed = lambda: self._free(attempt)
+            self.stuck.add(attempt)
+            attempt.on_freed = lambda: self._free_stuck(attempt)
             return
         self._free(attempt)
+
+    def _free_stuck(self, attempt: Attempt) -> None:
+        self._free(attempt)
+        self.stuck.remove(attempt)
+
+    def keeping_permits(self, store: LimitStore) -> KeptPermits:
+        """Return a store of limits that leaves the permits of stuck calls with them."""
+        return KeptPermits(self._bench.runtime, store, self.stuck.attempts, self.held)
 
     def _free(self, attempt: Attempt) -> None:
         slots = self.queues[attempt.queue]
@@ -280,6 +291,10 @@ class Dispatcher:
         # How fast slots become free is one thing; how many jobs have run is another.
         ran = sum(each.calling or each.stop is not Stop.DRAIN for each in batch.attempts)
         self.ended += max(ran - 1, 0)
+
+    def too_many_stuck(self) -> tuple[str, int, int] | None:
+        """Return an executor of which too much is stuck, how many calls, and of how many."""
+        return self.stuck.too_many(self.slots)
 
     def executing(self) -> list[Attempt]:
         """Return what really runs; safe to call from another thread."""

@@ -1,9 +1,10 @@
 """Lets other nodes know in which lanes jobs have ended: their gates may be open now."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from detent._engine.lanes import ENDED
+from detent.model.gates import told_lanes
 from detent.spi.notifier import Hint, Notifier
 
 TELL: Final = 0.05
@@ -23,9 +24,9 @@ class EndedLanes:
         """When others are to be told, if there is anything to tell."""
         return self._tell_at if self._untold else None
 
-    def add(self, lane: str, *, awaited: bool) -> None:
-        """Take note of an end; where nobody is likely to wait for it that is told later."""
-        self._untold[lane] = None
+    def add(self, lanes: Mapping[str, None], *, awaited: bool) -> None:
+        """Take note of ends; where nobody is likely to wait for them that is told later."""
+        self._untold |= lanes
         if awaited:
             self._tell_at = 0.0
 
@@ -36,4 +37,6 @@ class EndedLanes:
             self._tell_at = now + TELL
             lanes, self._untold = self._untold, {}
             if self._notifier is not None:
-                self._notifier.publish([Hint(lane, ENDED) for lane in lanes])
+                # Of a few keys each: other nodes may wait for that very one.
+                told = told_lanes(dict.fromkeys(lanes, ENDED))
+                self._notifier.publish([Hint(lane, ENDED) for lane in told])

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from detent._engine.attempt import Attempt, Stop, encode_result
 from detent._engine.call import call, start_timer
+from detent._engine.expiry import too_late
 from detent._engine.failure import describe_error, encode_error, reason_of
 from detent._engine.guards import run_guarded, tell_guards
 from detent._engine.unseal import unseal
@@ -43,7 +44,8 @@ from detent.model.envelope import MARKER
 from detent.model.failure import MESSAGE_LIMIT
 from detent.model.job import OTHER_HOOKS, Completion, Settlement
 from detent.model.outcome import Decision, Ending, Outcome, decide
-from detent.model.retry import JITTER_BITS, NO_RETRY, Retry
+from detent.model.payloads import dropped
+from detent.model.retry import JITTER_BITS, NO_RETRY, Retry, merged
 from detent.model.state import State
 from detent.model.text import storable
 from detent.options import read_options
@@ -71,11 +73,18 @@ async def execute(attempt: Attempt, ends: Ends, on_end: Callable[[Attempt], None
     attempt.begun = True
     bind(attempt)
     try:
+        outcome = None
         if attempt.claim.options is not None:
             inherit(attempt.principal)
-        outcome = await (run_guarded(attempt, _run) if attempt.bench.guards else _run(attempt))
+            outcome = too_late(attempt)
+        if outcome is None:
+            outcome = await (run_guarded(attempt, _run) if attempt.bench.guards else _run(attempt))
     except BaseException as error:  # noqa: BLE001  the user's function: one outcome, always
         outcome = outcome_of(attempt, error)
+    if attempt.over:
+        # It was given up, and its end is written; see `stuck`.
+        attempt.free()
+        return
     attempt.over = True
     if attempt.admitted_by:
         tell_guards(attempt, outcome)
@@ -181,9 +190,9 @@ def keep_result(attempt: Attempt, task: Task[..., Any], value: Any) -> None:
     except InvalidJob as error:
         if task.options_declared.strict_result:
             raise Fail(f"the result cannot be stored: {error}") from error
-        attempt.result = attempt.bench.codecs["json"].encode({"detent": "result dropped"})
         # It names the place in the result, which may be a secret itself.
         problem = str(error) if attempt.sealer is None else describe_error(attempt, error)
+        attempt.result = dropped(problem)
         attempt.bench.bus.emit(ResultDropped(attempt.claim.id, attempt.claim.task, problem))
 
 
@@ -206,6 +215,9 @@ def _overdue(attempt: Attempt) -> str:
 
 def outcome_of(attempt: Attempt, error: BaseException) -> Outcome:
     """Turn whatever was raised into an outcome."""
+    if isinstance(error, asyncio.CancelledError) and attempt.bench.is_dying():
+        # It has not failed, and no end of it could be written.
+        attempt.stop = Stop.FENCED
     if attempt.stop is not None:
         if attempt.task is not None and isinstance(error, asyncio.CancelledError):
             attempt.task.uncancel()
@@ -280,7 +292,7 @@ def _policy(attempt: Attempt) -> Retry:
     if attempt.claim.options is not None:
         stored = read_options(attempt.claim.options)
         if stored.retry is not None:
-            return stored.retry.policy()
+            return merged(stored.retry.policy(), _declared_policy(attempt))
     return _declared_policy(attempt)
 
 
@@ -332,6 +344,12 @@ def tell_started(attempt: Attempt) -> None:
 
 def _tell_success(attempt: Attempt, lasted: float) -> None:
     _say(attempt, JobSucceeded(*identity_of(attempt), lasted))
+
+
+def tell_canceled(attempt: Attempt, reason: str | None) -> None:
+    """Tell that a job is canceled which was to be tried again."""
+    attempt.news = ()
+    _say(attempt, JobWasCanceled(*identity_of(attempt), reason))
 
 
 def _say(attempt: Attempt, event: object) -> None:

@@ -6,13 +6,14 @@ transaction has locked, because a caller replaces the holder of a key, holds up 
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from uuid import UUID
 
 from detent._engine.announce import Announcer
 from detent._engine.attempt import Attempt
 from detent._engine.backlog import Backlog, EndBatch
 from detent._engine.execute import as_failed_attempt
+from detent._engine.heed import heed_requests
 from detent._engine.service import Service
 from detent._engine.write_ends import EndWriter, is_terminal
 from detent.errors import StoreError
@@ -20,7 +21,7 @@ from detent.events import Bus, ClaimWasLost, FinishGaveUp
 from detent.model.gates import is_gated
 from detent.model.job import LIMIT_HOOK, OTHER_HOOKS, Completion, Settlement
 from detent.spi.runtime import Runtime
-from detent.spi.store import FinishStore, InspectStore
+from detent.spi.store import ContextStore, FinishStore, InspectStore
 
 # With so many ends waiting, or so many bytes of results, nothing new is claimed.
 BACKLOG: Final = 10_000
@@ -30,13 +31,16 @@ PATIENCE: Final = 0.5
 HURRY: Final = 0.05
 
 
+class Ledger(FinishStore, ContextStore, Protocol):
+    """What the finisher needs of a store."""
+
+
 class Finisher:
     """Every end of an attempt on this node passes here."""
 
-    def __init__(
-        self, runtime: Runtime, bus: Bus, store: FinishStore, inspect: InspectStore
-    ) -> None:
+    def __init__(self, runtime: Runtime, bus: Bus, store: Ledger, inspect: InspectStore) -> None:
         self._bus = bus
+        self._store = store
         self._completions = Backlog(store.finish_jobs)
         self._limited = Backlog(store.finish_jobs)
         self._settlements = Backlog(store.settle_jobs)
@@ -163,6 +167,11 @@ class Finisher:
     def may_write(self, node: UUID) -> bool:
         """Whether ends are written in the name of `node` at the moment."""
         return node in (self.node_id, self._retiring)
+
+    async def heed(self, node: UUID, batch: EndBatch[Any]) -> None:
+        """Let jobs end that were asked to, before a batch is written with which they go back."""
+        if batch.backlog is self._settlements or batch.backlog is self._hooked:
+            await heed_requests(self._store, node, batch)
 
     def written(self, batch: EndBatch[Any], accepted: Sequence[UUID]) -> None:
         """Let go of what is written, or was refused because the claim is lost."""

@@ -6,42 +6,38 @@ nothing, however much of it there is. Of the others the most urgent comes first,
 their turns: see `detent._engine.turns`.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
-from functools import partial
 from typing import Final
 from uuid import UUID
 
 from detent._engine.beside import LentQueues
+from detent._engine.choice import Choice, in_runs
 from detent._engine.claim import GATHER, Admit, Claimer
 from detent._engine.dispatch import Dispatcher
 from detent._engine.ended import EndedLanes
+from detent._engine.find_lanes import LaneFinder
 from detent._engine.floors import Floors, positions_in
-from detent._engine.lanes import BATCH, KnownLanes, is_shut
-from detent._engine.look import rest_after
+from detent._engine.lane import keys_of
+from detent._engine.lanes import BATCH, ENDED, KnownLanes
+from detent._engine.permits import GateStore
 from detent._engine.service import Service
-from detent._engine.turns import Turn, Turns, in_order
+from detent._engine.turns import Turn
+from detent._engine.whole import WholeClaims
 from detent.config import NodeConfig
 from detent.errors import StoreUnavailable
 from detent.events import Bus
-from detent.model.gates import is_gated
+from detent.model.gates import KEY, is_gated
 from detent.model.job import SUSPECT, queue_of
 from detent.model.limits import Limit
 from detent.model.rescue import suspect_lane
-from detent.spi.limits import GatedAnswer, GatedRequest, Head, LaneAnswer, LimitStore
+from detent.spi.limits import GatedAnswer, GatedRequest, LaneAnswer
 from detent.spi.notifier import EVERYONE, Hint, Notifier, SignalHint, Wake
 from detent.spi.runtime import Runtime
 from detent.spi.scans import LaneScan
 
 # How many lanes one claim asks.
 AT_ONCE: Final = BATCH
-PAGE: Final = 500
-# Hints tell of lanes and of open gates; these looks are for hints that were lost.
-LOOK: Final = 5.0
-ALONE: Final = 1.0
-# The pause between looks of a node that hears hints and has long seen no job behind a gate.
-RARE_LOOK: Final = 20.0
 # A short answer may only mean that somebody else holds the rows at this moment.
 ASK_AGAIN: Final = (0.005, 0.020)
 
@@ -55,7 +51,7 @@ class GatedClaimer(Service):
         self,
         runtime: Runtime,
         bus: Bus,
-        store: LimitStore,
+        store: GateStore,
         notifier: Notifier | None,
         *,
         claimer: Claimer,
@@ -74,16 +70,31 @@ class GatedClaimer(Service):
         self._boost_interval = boost_interval
         self._lanes = KnownLanes(claimer.served.serves, runtime.monotonic)
         self._floors = Floors()
-        self._cursor = ""
-        self._look_at = 0.0
-        self._stirred_at = runtime.monotonic()
-        """When this node last knew of a job behind a gate."""
-        self._alone = False
+        self._finder = LaneFinder(runtime, store, self._lanes, boost_interval)
         self._limited: Collection[str] = ()
-        self._turns = defaultdict[str, Turns](partial(Turns, boost_interval.total_seconds()))
+        self._choice = Choice(
+            self._lanes,
+            dispatcher,
+            batch=config.claim_batch,
+            boost=boost_interval.total_seconds(),
+            monotonic=runtime.monotonic,
+        )
+        self._whole = WholeClaims(
+            runtime,
+            store,
+            claimer=claimer,
+            dispatcher=dispatcher,
+            lanes=self._lanes,
+            choice=self._choice,
+            config=config,
+            boost_interval=boost_interval,
+        )
+        self._whole.recheck = self._finder.recheck
+        self._whole.on_given_up = self._finder.soon
         self._lent = LentQueues(claimer, self._lanes, self._floors, runtime.monotonic)
         self._shut: dict[str, None] = {}
         """Queues that were paused, or whose own limit was reached."""
+        self._whole.on_paused = self._shut.setdefault
         self._waits_for_room = False
         """Whether it wants to be woken when a slot becomes free."""
         self._ended = EndedLanes(notifier, runtime.monotonic)
@@ -99,7 +110,9 @@ class GatedClaimer(Service):
         if not wakes:
             self._look_soon()
             return
-        self._floors.lower_to(positions_in(wakes))
+        positions = positions_in(wakes)
+        self._floors.lower_to(positions)
+        self._lanes.families.lower_to(positions)
         for wake in wakes:
             if isinstance(wake, Hint):
                 self._lent.heard(wake.lane)
@@ -113,6 +126,7 @@ class GatedClaimer(Service):
             elif isinstance(wake, SignalHint) and wake.node == EVERYONE:
                 # A limit may have been changed.
                 self._lanes.open_all()
+                self._lanes.families.end_rests()
                 self.wake()
 
     def room_came(self) -> None:
@@ -130,16 +144,21 @@ class GatedClaimer(Service):
 
     def released(self, lanes: Iterable[str]) -> None:
         """Ends of this node's own jobs are written: others may be let in, here or elsewhere."""
+        ended: dict[str, dict[str, None]] = {}
         for lane in lanes:
+            ended.setdefault(self._lanes.families.resolve(lane), {})[lane] = None
+        for lane, named in ended.items():
             # Where gates were wide open just now nobody is likely to wait.
-            self._ended.add(lane, awaited=self._lanes.is_tight(lane))
+            self._ended.add(named, awaited=self._lanes.is_tight(lane))
             self._hear(lane, ended=True)
+            if lane not in named and self._lanes.open_any(keys_of(named)):
+                self.wake()
         self._ended.tell()
 
     def hear_of(self, limited: Collection[str]) -> None:
         """Take what a heartbeat says: which queues have limits."""
         if list(limited) != list(self._limited):
-            self._limited, self._look_at = tuple(limited), 0.0
+            self._limited, self._finder.next_at = tuple(limited), 0.0
             self._lanes.limit(self._limited)
             for lane in self._limited_lanes():
                 self._hear(lane)
@@ -151,23 +170,26 @@ class GatedClaimer(Service):
 
     def rely_on_wakeups(self, hears: bool) -> None:
         """Know whether wake-ups reach this node."""
-        self._alone = not hears
+        self._finder.alone = not hears
         self.wake()
 
     def forget(self) -> None:
         """Scan from the very beginning again."""
         self._floors.forget()
+        self._lanes.families.forget_floors()
 
     def _hear(self, lane: str, priority: int | None = None, **what: bool) -> None:
+        if lane[-1] == KEY and self._lanes.hear_family(lane) and priority != ENDED:
+            self._finder.soon()
         if self._lanes.hear(lane, priority, **what):
             if lane.endswith(SUSPECT):
                 self.on_suspect()
             self.wake()
 
     def _look_soon(self) -> None:
-        self._floors.forget()
+        self.forget()
         self._lanes.open_all()
-        self._look_at, self._cursor = 0.0, ""
+        self._finder.soon()
         self.wake()
 
     # Claiming
@@ -176,7 +198,7 @@ class GatedClaimer(Service):
         """Look for lanes if it is time to, and claim once."""
         await self.declare()
         self._ended.tell()
-        if self.runtime.monotonic() >= self._look_at:
+        if self.runtime.monotonic() >= self._finder.next_at:
             await self._look()
         self._lanes.come_due()
         self._borrow()
@@ -185,7 +207,7 @@ class GatedClaimer(Service):
             self._waits_for_room = True
             return 1.0
         if self._lanes.ready:
-            if self._hungry and sum(self._rooms().values()) < self._enough:
+            if self._hungry and sum(self._choice.rooms().values()) < self._enough:
                 # Others will be free in a moment; until then there is no hurry.
                 await self.runtime.sleep(GATHER)
             await self._claim()
@@ -201,6 +223,8 @@ class GatedClaimer(Service):
     def on_trouble(self, error: Exception) -> None:
         """Let jobs without gates be claimed while those behind gates cannot be."""
         self._lent.give_back(also_ready=True)
+        # The next run asks the store in any case: without a question there is no answer.
+        self._finder.next_at = 0.0
 
     def _borrow(self) -> None:
         """Claim all jobs of those queues here in which lanes with gates are ready: in one order."""
@@ -233,21 +257,47 @@ class GatedClaimer(Service):
     async def _claim(self) -> None:
         """Ask for jobs of the lanes whose turn it is."""
         node = self._claimer.node_id
-        rooms = self._rooms()
-        asked = self._choose(rooms)
+        rooms = self._choice.rooms()
+        asked = self._choice.choose(rooms)
         if not asked or node is None:
             self._waits_for_room = True
             return
+        left = {turn.known.queue: rooms[turn.known.queue] for turn in asked}
+        limit = min(sum(left.values()), self._config.claim_batch)
+        self._lanes.ask(turn.known for turn in asked)
+        for turns in in_runs(asked):
+            if limit <= 0:
+                # What is more urgent has all the room; these are ready still.
+                break
+            if turns[0].known.is_whole:
+                queue = turns[0].known.queue
+                room = min(turns[0].room, left[queue], limit)
+                count = await self._whole.claim(node, turns[0], room)
+                taken: Mapping[str, int] = {queue: count}
+            else:
+                taken = await self._claim_from(node, turns, left, limit)
+            for queue, count in taken.items():
+                left[queue] -= count
+                limit -= count
+            self._hungry = limit <= 0
+        self._lanes.answered()
+
+    async def _claim_from(
+        self, node: UUID, asked: Sequence[Turn], left: Mapping[str, int], limit: int
+    ) -> Mapping[str, int]:
+        """Claim from some lanes, and return how many of each queue there were."""
         scans = [
             LaneScan(
-                known.lane, known.queue, room, self._lent.floors_of(known.beside).of(known.lane)
+                known.lane,
+                known.queue,
+                min(room, left[known.queue]),
+                self._lent.floors_of(known.beside).of(known.lane),
             )
             for known, room, _ in asked
         ]
         free = self._dispatcher.free([scan.queue for scan in scans])
-        wanted = {scan.queue: rooms[scan.queue] for scan in scans}
-        limit = min(sum(wanted.values()), self._config.claim_batch)
-        self._lanes.ask(turn.known for turn in asked)
+        wanted = {scan.queue: left[scan.queue] for scan in scans}
+        limit = min(sum(wanted.values()), limit)
         frees, leasts = [free[scan.queue] for scan in scans], [turn.least for turn in asked]
         with self._dispatcher.flights.claim(wanted):
             answer = await self._ask(node, scans, frees, leasts, limit)
@@ -255,16 +305,18 @@ class GatedClaimer(Service):
         told = {each.lane: each for each in answer.lanes}
         full = {each.blocked_by for each in answer.lanes}
         passed: dict[str, None] = {}
+        taken = dict.fromkeys(wanted, 0)
         for turn in asked:
             known, lane = turn.known, told.get(turn.known.lane)
             self._take_in(turn, lane)
             known.is_tight = lane is None or lane.blocked_by is not None
             if lane is not None and lane.taken:
+                taken[known.queue] += lane.taken
                 passed |= dict.fromkeys(gate for gate in known.gates if gate not in full)
-        self._lanes.answered()
         for gate in passed:
             # It let somebody in and is not full: others who wait for it may follow.
             self._lanes.open(gate)
+        return taken
 
     async def _ask(
         self,
@@ -293,20 +345,16 @@ class GatedClaimer(Service):
         """Learn from an answer how urgent a lane is and what its weight is, and plan the next."""
         known = turn.known
         if told is not None:
-            self._turns[known.queue].took(known, told.taken)
+            self._choice.took(known, told.taken)
             known.weight = told.weight or known.own_weight
-            self._lanes.told(known, self._since(told.head))
+            self._lanes.told(known, self._finder.since(told.head))
+        if not self._lanes.is_known(known):
+            return
         if told is None or known.heard or (known.changed and not is_shut(told)):
             # Something happened while the claim was on its way.
             self._lanes.ready_at(known, 0.0)
         else:
             self._plan(turn, told)
-
-    def _since(self, head: Head | None) -> tuple[int, float] | None:
-        """Return a head with the moment since when it is due, by this node's clock."""
-        if head is None:
-            return None
-        return head.priority, self.runtime.monotonic() - head.waited
 
     def _plan(self, turn: Turn, told: LaneAnswer) -> None:
         """Decide when a lane is asked again."""
@@ -318,80 +366,35 @@ class GatedClaimer(Service):
                 self._floors.forget_lane(known.lane)
             self._lanes.drop(known)
         elif told.blocked_by is not None:
-            self._lanes.block(known, told, self._recheck())
+            self._lanes.block(known, told, self._finder.recheck())
             if told.blocked_by == known.gates[-1]:
                 self._shut[known.queue] = None
         elif told.due_in > 0:
             self._lanes.ready_at(known, told.due_in)
-        elif told.taken < room and not self._hungry and not self._is_below(turn):
+        elif told.taken < room and not self._hungry and not self._choice.is_below(turn):
             self._lanes.ready_at(known, self.runtime.uniform(*ASK_AGAIN))
         else:
             self._lanes.ready_at(known, 0.0)
 
-    # Room
-
-    def _rooms(self) -> Mapping[str, int]:
-        """Return how many of each queue with lanes that are ready to ask for."""
-        queues = self._lanes.ready_queues
-        # One claim has something of each: the queue that comes first must not have all of it.
-        most = -(-self._config.claim_batch // max(len(queues), 1))
-        return {queue: min(room, most) for queue, room in self._dispatcher.rooms(queues).items()}
-
-    def _choose(self, rooms: Mapping[str, int]) -> list[Turn]:
-        """Return whose turn it is in each queue that has room."""
-        queues = [queue for queue in self._lanes.ready_queues if rooms[queue] > 0]
-        now, asked = self.runtime.monotonic(), list[list[Turn]]()
-        for queue in queues:
-            turns = self._turns[queue]
-            lanes = self._lanes.ready_in(queue, partial(turns.precedes, now))
-            most = max(AT_ONCE // len(queues), 1)
-            alone, kept = len(queues) == 1, self._lanes.some_kept
-            asked += [turns.choose(lanes, rooms[queue], most, now, alone=alone, others_wait=kept)]
-        return in_order(asked, self._boost_interval.total_seconds(), now)
-
-    def _is_below(self, turn: Turn) -> bool:
-        """Tell whether what is left of a lane is less urgent than what was asked for."""
-        level = self._turns[turn.known.queue].level(turn.known, self.runtime.monotonic())
-        return level is not None and level < turn.least
-
     # Time
-
-    def _recheck(self, quiet: float = 0.0) -> float:
-        """Return when to ask again: the later, the longer it has been `quiet`."""
-        least, most = (ALONE, LOOK) if self._alone else (LOOK, RARE_LOOK)
-        return min(max(quiet, least), most) * self.runtime.uniform(0.8, 1.0)
 
     def _until_next(self) -> float:
         now = self.runtime.monotonic()
         if self._lanes.ready and not self._waits_for_room:
             return 0.0
-        moments = (self._look_at, self._ended.next_at, self._lanes.first_due())
+        moments = (self._finder.next_at, self._ended.next_at, self._lanes.first_due())
         return max(min(each for each in moments if each is not None) - now, 0.001)
 
     async def _look(self) -> None:
-        """Look at the next page of lanes.
-
-        A look may walk over many dead rows, so it is never part of a claim or a heartbeat, and its
-        share of the time is bounded.
-        """
-        before = self.runtime.monotonic()
-        if not self._cursor:
-            self._floors.forget()
+        """Look at the next page of lanes."""
+        if self._finder.is_at_the_beginning:
+            self.forget()
             self._lanes.visit(self._limited_lanes())
-        queues = list(self._claimer.lanes_by_queue)
-        page = await self._store.gated_lanes(queues, self._cursor, PAGE, self._boost_interval)
-        news = [
-            found.lane
-            for found in page
-            if self._lanes.find(found.lane, found.due_in, self._since(found.head))
-        ]
-        if any(lane.endswith(SUSPECT) for lane in news):
+        queues = self._claimer.lanes_by_queue
+        if await self._finder.look(queues, stirred=bool(self._limited)):
             self.on_suspect()
-        self._cursor = page[-1].lane if len(page) == PAGE else ""
-        now = self.runtime.monotonic()
-        if page or self._limited or self._lanes.any_known:
-            self._stirred_at = now
-        pause = 0.0 if self._cursor else self._recheck(now - self._stirred_at)
-        # Of new ones nobody has told: there may be more, and slots that wait for them.
-        rest = 0.0 if self._cursor and news else rest_after(now - before)
-        self._look_at = now + max(pause, rest)
+
+
+def is_shut(told: LaneAnswer) -> bool:
+    """Tell whether jobs of a lane are due, and a gate keeps them out: no other job changes that."""
+    return told.blocked_by is not None and told.due_in == 0

@@ -1,10 +1,11 @@
 """One lane with gates as a node knows it, and the places where lanes stand by their urgency."""
 
+from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
-from detent.model.gates import FAIR, QUEUE, gate_name, gates_of
-from detent.model.job import Priority, queue_of
+from detent.model.gates import FAIR, KEY, QUEUE, gate_name, gates_of, is_whole
+from detent.model.job import GATE_SEPARATOR, Priority, queue_of
 
 # Who waits for the tokens of a rate waits for a gate that no end of a job opens.
 TOKENS: Final = "tokens of "
@@ -12,6 +13,27 @@ TOKENS: Final = "tokens of "
 UNKNOWN: Final = len(Priority)
 # Less than any priority.
 NOTHING: Final = -1
+
+
+def opened_by(named: str, lane: str, awaited: Iterable[str]) -> dict[str, None]:
+    """Return the gates that may be open when something happened in a lane, of those awaited too.
+
+    That is the lane that was `named`; the node knows it as `lane`. All lanes of a family have the
+    same name in hints of many, and its keys are gates of other lanes, too.
+    """
+    gates = dict.fromkeys(gate.name for gate in gates_of(lane))
+    gates[gate_name(QUEUE, queue_of(lane))] = None
+    if named[-1] == KEY:
+        limit = named.partition(GATE_SEPARATOR)[2]
+        gates |= dict.fromkeys(gate for gate in awaited if gate.startswith(limit))
+    elif named != lane:
+        gates |= keys_of((named,))
+    return gates
+
+
+def keys_of(lanes: Iterable[str]) -> dict[str, None]:
+    """Return the gates of some lanes, each of them of a family: it has no other."""
+    return {lane.partition(GATE_SEPARATOR)[2]: None for lane in lanes}
 
 
 class KnownLane:
@@ -28,8 +50,10 @@ class KnownLane:
         "home",
         "is_quiet",
         "is_tight",
+        "is_whole",
         "keeps",
         "lane",
+        "members",
         "own_weight",
         "place",
         "queue",
@@ -42,6 +66,10 @@ class KnownLane:
         self.lane = lane
         self.beside = beside
         """Whether it has no gates, and is only asked beside others of its queue that have some."""
+        self.is_whole = is_whole(lane)
+        """Whether it stands for all lanes of a family."""
+        self.members = 1
+        """As how many lanes it counts where each has its turn."""
         self.queue = queue_of(lane)
         self.gates = (*(each.name for each in gates), gate_name(QUEUE, self.queue))
         fair = next((each for each in gates if each.kind == FAIR), None)

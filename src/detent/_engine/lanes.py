@@ -1,11 +1,13 @@
 """The lanes with gates that a node knows of: which may be asked now, which later, and why."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from heapq import heappop, heappush
+from itertools import chain
 from typing import Final
 
-from detent._engine.lane import NOTHING, TOKENS, UNKNOWN, KnownLane, Places
-from detent.model.gates import QUEUE, gate_name, gates_of, is_gated
+from detent._engine.families import Families
+from detent._engine.lane import NOTHING, TOKENS, UNKNOWN, KnownLane, Places, opened_by
+from detent.model.gates import is_gated
 from detent.model.job import SUSPECT, Priority, queue_of
 from detent.spi.limits import LaneAnswer
 
@@ -21,11 +23,6 @@ SOON: Final = 0.001
 ENDED: Final = Priority.LOWEST
 # A look that finds a job so much earlier than it was expected has found another one.
 EARLIER: Final = 0.1
-
-
-def is_shut(told: LaneAnswer) -> bool:
-    """Tell whether jobs of a lane are due, and a gate keeps them out: no other job changes that."""
-    return told.blocked_by is not None and told.due_in == 0
 
 
 class KnownLanes:
@@ -46,6 +43,7 @@ class KnownLanes:
         self._met: dict[str, dict[str, KnownLane]] = {}
         """The same by queue, ready or not."""
         self._limited: Collection[str] = ()
+        self.families = Families(monotonic)
         self.suspects: dict[str, None] = {}
 
     @property
@@ -70,7 +68,8 @@ class KnownLanes:
 
         Who comes behind one for which a gate is kept waits there with it.
         """
-        while lanes := self._ready[queue].first(WINDOW) + self._first_beside(queue):
+        beside = self._beside.get(queue, Places())
+        while lanes := self._ready[queue].first(WINDOW) + beside.first(WINDOW):
             if not self._keepers:
                 return lanes
             free = [known for known in lanes if not self._waits_behind(known, precedes)]
@@ -81,10 +80,6 @@ class KnownLanes:
     def is_ready_in(self, queue: str) -> bool:
         """Tell whether any of a queue may be asked now."""
         return bool(self._ready.get(queue))
-
-    def _first_beside(self, queue: str) -> list[KnownLane]:
-        places = self._beside.get(queue)
-        return [] if places is None else places.first(WINDOW)
 
     def _waits_behind(
         self, known: KnownLane, precedes: Callable[[KnownLane, KnownLane], bool]
@@ -105,34 +100,37 @@ class KnownLanes:
 
     def is_tight(self, lane: str) -> bool:
         """Tell whether others may wait for the gates of a lane."""
-        known = self._known.get(lane)
+        known = self._known.get(self.families.resolve(lane))
         return known is None or known.is_tight
+
+    def is_known(self, known: KnownLane) -> bool:
+        """Tell whether a lane is still known by itself."""
+        return self._known.get(known.lane) is known
 
     # What is heard and found
 
     def hear(
-        self,
-        lane: str,
-        priority: int | None = None,
-        *,
-        ended: bool = False,
-        came: bool = False,
+        self, lane: str, priority: int | None = None, *, ended: bool = False, came: bool = False
     ) -> bool:
         """Something happened in a lane: it may have jobs, and its gates may be open.
 
         With the priority of what came, if that is known; an end of a job is nothing that came. A
         job that merely `came` opens no gate. Return whether this concerns the node.
         """
+        named, lane = lane, self.families.resolve(lane)
         is_new = lane not in self._known
         came = came and priority is not None and priority != ENDED
-        opened = 0 if came else self._open_gates_of(lane)
+        awaited = chain(self._blocked, (gate for each in self._asked for gate in each.gates))
+        opened = 0 if came else self.open_any(opened_by(named, lane, awaited))
         mine = self._lane(lane)
         if mine is not None:
             mine.heard |= not came
             # Where others wait already for a gate, one more changes nothing; unless all of them
             # stand behind one that needs much, and this one does not.
             is_behind = mine.blocked_by in self._keepers and mine.keeps is None
-            waits = mine.waits_for_tokens or (came and mine.blocked_by and mine.head)
+            # What comes to a family may be of a key that keeps nothing out.
+            comes_behind = came and mine.head and not mine.is_whole
+            waits = mine.waits_for_tokens or (comes_behind and mine.blocked_by)
             if is_new or not (ended or priority == ENDED):
                 mine.is_quiet |= is_new and priority != ENDED
                 mine.came = max(mine.came, UNKNOWN if priority is None else priority)
@@ -141,8 +139,8 @@ class KnownLanes:
                 self._let_go(mine)
         return mine is not None or opened > 0 or lane in self.suspects
 
-    def _open_gates_of(self, lane: str) -> int:
-        gates = (*(gate.name for gate in gates_of(lane)), gate_name(QUEUE, queue_of(lane)))
+    def open_any(self, gates: Mapping[str, None]) -> int:
+        """Gates may be open: let some go that wait for them; return how many."""
         for known in self._asked:
             known.heard |= not known.heard and any(gate in gates for gate in known.gates)
         return sum(self.open(gate) for gate in gates)
@@ -170,16 +168,18 @@ class KnownLanes:
 
     def find(self, lane: str, due_in: float, head: tuple[int, float] | None) -> bool:
         """A look found jobs in a lane; return whether it was not known before."""
-        if (known := self._known.get(lane)) is not None:
-            if known not in self._asked:
+        if (known := self._known.get(self.families.resolve(lane))) is not None:
+            if known.is_whole and known.home is None:
+                self._let_go(known)
+            elif not known.is_whole and known not in self._asked:
                 self.learn(known, head, is_quiet=head is None)
                 if known.home is None and known.at > self._monotonic() + due_in + EARLIER:
                     # It came after the lane was asked, and nobody told.
                     self.ready_at(known, due_in)
             return False
         known = self._lane(lane)
-        if known is None:
-            return lane in self.suspects
+        if known is None or known.is_whole:
+            return known is not None or lane in self.suspects
         self.learn(known, head, is_quiet=head is None)
         self.ready_at(known, due_in)
         return True
@@ -233,7 +233,35 @@ class KnownLanes:
             for known in waiting.first(MOST):
                 self._let_go(known)
 
+    def set_apart(self, whole: KnownLane, lane: str) -> None:
+        """Claim from a lane of a family by itself from now on."""
+        if self.families.set_apart(whole.lane, lane) and (known := self._lane(lane)) is not None:
+            self._let_go(known)
+
+    def hear_family(self, lane: str) -> bool:
+        """Something happened in some lanes of a family; return whether it is not known in which."""
+        if not self.families.is_told_by(lane) or not self._serves(lane):
+            return False
+        lanes = self.families.lanes_of(lane)
+        if self.families.may_begin(lane):
+            self._begin_whole(lane, lanes)
+            return False
+        for known in filter(None, map(self._known.get, lanes)):
+            if not known.waits_for_tokens:
+                self._let_go(known)
+        return True
+
+    def _begin_whole(self, lane: str, lanes: Iterable[str]) -> KnownLane:
+        for each in lanes:
+            if (known := self._known.get(each)) is not None:
+                self.drop(known)
+        known = KnownLane(self.families.begin(lane))
+        self._known[known.lane] = known
+        self._let_go(known)
+        return known
+
     def _lane(self, lane: str) -> KnownLane | None:
+        lane = self.families.resolve(lane)
         known = self._known.get(lane)
         if known is not None:
             return known
@@ -244,6 +272,8 @@ class KnownLanes:
             return None
         beside = not is_gated(lane) and queue_of(lane) not in self._limited
         known = KnownLane(lane, beside=beside)
+        if (lanes := self.families.met(lane)) is not None:
+            return self._begin_whole(lane, lanes)
         if len(self._known) >= MOST and not self._make_way_for(known):
             return None
         self._known[lane] = known
@@ -313,6 +343,7 @@ class KnownLanes:
         """A lane is empty."""
         self._leave(known)
         self._known.pop(known.lane, None)
+        self.families.left(known.lane)
         if known.beside:
             self._met[known.queue].pop(known.lane, None)
 

@@ -117,8 +117,9 @@ class Membership:
                 try:
                     # Not wait_for: before Python 3.12 it may swallow the order to stop.
                     async with asyncio.timeout(patience):
-                        await self._beat()
-                    self.unanswered = False
+                        self.unanswered = not await self._beat()
+                    if self.unanswered:
+                        pause = interval * RETRY
                 except (StoreError, TimeoutError):
                     # The store's trouble is told by the services; here only time counts.
                     self.unanswered = True
@@ -143,12 +144,17 @@ class Membership:
             async with asyncio.timeout(patience):
                 await self._beat()
 
-    async def _beat(self) -> None:
+    async def _beat(self) -> bool:
+        """Renew the lease; return whether it was, or only stands because nobody can write."""
         before = self._runtime.monotonic()
         beat = await self._store.beat(self.incarnation, self._config.lease, self.load())
         if not beat.alive:
             self._dead = True
-            return
+            return True
+        if beat.safe_for is not None:
+            trusted = self._config.lease.total_seconds() * TRUST
+            self._renewed = max(self._renewed, before + min(beat.safe_for - trusted, 0.0))
+            return False
         # The lease counts from when the store read its clock, which is not before we asked. An
         # answer that waited for a blocked loop does not undo what the thread has heard since.
         self._renewed = max(self._renewed, before)
@@ -158,6 +164,7 @@ class Membership:
         now = self._runtime.monotonic()
         self.on_news(LeaseNews(now, None if beat.next_end is None else now + beat.next_end))
         self._measure(beat.now)
+        return True
 
     def store_time(self) -> datetime:
         """Return a moment of the store's clock that has passed, and not long ago."""

@@ -17,12 +17,18 @@ from detent._engine.patience import LAST_CALL, Patience
 from detent._engine.service import Service
 from detent._engine.wakeup import Wakeup
 from detent.errors import ConfigError, StoreError
-from detent.events import HookFailed, NodeDraining, NodeFenced, NodeStarted, NodeStopped
+from detent.events import (
+    HookFailed,
+    NodeDraining,
+    NodeFenced,
+    NodeReplaced,
+    NodeStarted,
+    NodeStopped,
+    TasksUnreached,
+)
 from detent.model.failure import describe
 from detent.spi.nodes import NodeIdentity
 from detent.spi.notifier import EVERYONE, SignalHint, Wake
-
-__all__ = ["Node", "NodeParts"]
 
 # How often the lease is looked at, as a share of it.
 WATCH: Final = 1 / 30
@@ -44,13 +50,13 @@ class Node:
         self._membership = self._member(parts.identity)
         self._crew.claimer.may_claim = self._may_claim
         self._crew.bench.may_run = self._has_lease
+        self._crew.bench.is_dying = self._is_dying
         self._crew.claimer.store_time = self._store_time
         self._crew.finisher.on_flushed = self._flushed
         self._tasks: dict[str, Any] = {}
-        self._quiet = Wakeup(self._runtime)
-        self._called = Wakeup(self._runtime)
+        self._quiet, self._called = Wakeup(self._runtime), Wakeup(self._runtime)
         self._slots: Mapping[str, int] = {}
-        self._stop_asked = asyncio.Event()
+        self._stop_asked, self._stopped = asyncio.Event(), asyncio.Event()
         self._stopping = False
         self._patience = Patience(self._runtime, self._bus)
         self.was_sent_away = False
@@ -58,7 +64,7 @@ class Node:
         self._recycled = False
         """Whether it ends because a fresh process is to take its place."""
         self._draining = asyncio.Lock()
-        self._stopped = asyncio.Event()
+        self._listener: Listener | None = None
 
     def _member(self, identity: NodeIdentity) -> Membership:
         """Return a place in the cluster, not yet taken."""
@@ -91,6 +97,11 @@ class Node:
     def _has_lease(self) -> bool:
         return self._membership.trouble() is None
 
+    def _is_dying(self) -> bool:
+        """Whether all tasks of the loop were canceled: the program ends without a drain."""
+        watch = self._tasks.get("watch")
+        return watch is not None and watch.cancelling() > 0
+
     def _store_time(self) -> datetime:
         # The membership of the moment: after a fence it is another one.
         return self._membership.store_time()
@@ -121,6 +132,8 @@ class Node:
         self._bus.emit(
             NodeStarted(self.identity.incarnation, self.identity.name, self.identity.queues)
         )
+        if self._parts.unreached:
+            self._bus.emit(TasksUnreached(self.identity.incarnation, self._parts.unreached))
         await self._run_hooks("ready")
 
     async def _begin(self) -> None:
@@ -137,9 +150,10 @@ class Node:
         for service in self._crew:
             self._spawn(service)
         if self._parts.notifier is not None and self._parts.config.wakeup.enabled:
-            listener = Listener(self._runtime, self._bus, self._parts.notifier, self._receive)
-            listener.on_change = self._crew.rely_on_wakeups
-            self._tasks["listener"] = self._runtime.spawn(listener.run(), "detent-listener")
+            notifier = self._parts.notifier
+            self._listener = Listener(self._runtime, self._bus, notifier, self._receive)
+            self._listener.on_change = self._crew.rely_on_wakeups
+            self._tasks["listener"] = self._runtime.spawn(self._listener.run(), "detent-listener")
         else:
             self._crew.rely_on_wakeups(False)
         self._tasks["watch"] = self._runtime.spawn(self._watch(), "detent-watch")
@@ -189,7 +203,7 @@ class Node:
             before = unanswered, recoveries
             unanswered, recoveries = self._membership.unanswered, self._crew.recoveries()
             if (before[0] and not unanswered) or recoveries != before[1]:
-                self._crew.store_answers()
+                self._store_answers()
             if self._membership.slots != self._slots:
                 self._slots = self._membership.slots
                 self._crew.dispatcher.resize(self._slots)
@@ -202,6 +216,15 @@ class Node:
                 self.was_sent_away = self._membership.draining
                 self._recycled = not self.was_sent_away
                 self.stop()
+            elif not self._stopping and (stuck := self._crew.dispatcher.too_many_stuck()):
+                self._recycled = True
+                self._bus.emit(NodeReplaced(self.identity.incarnation, *stuck))
+                self.stop()
+
+    def _store_answers(self) -> None:
+        self._crew.store_answers()
+        if self._listener is not None:
+            self._listener.store_answers()
 
     def _has_had_enough(self) -> bool:
         """Tell whether the process is to be replaced by a fresh one."""
@@ -234,7 +257,7 @@ class Node:
                 pause = min(pause * 2, lease * RETURN)
                 continue
             self._membership = fresh
-            self._crew.store_answers()
+            self._store_answers()
             self._crew.work_for(fresh.incarnation)
             self._crew.claimer.poll_soon()
             return
@@ -306,6 +329,9 @@ class Node:
         self._bus.emit(NodeStopped(self.identity.incarnation, released))
         await self._run_hooks("stop")
         self._stopped.set()
+        gone = self._parts.on_gone()
+        if gone is not None:
+            await gone
 
     async def _wait_quiet(self, limit: float, *, unless_hurried: bool = False) -> None:
         """Wait until nothing is held any more, or the limit, or until we are told to hurry."""

@@ -72,7 +72,11 @@ class NodeParts:
     """The circuit breakers that tasks may name; none at all cost nothing."""
     limits: Sequence[Limit] = ()
     """What code says about limits: the store must know before a job behind one is claimed."""
+    unreached: Mapping[str, str] = field(default_factory=dict)
+    """The tasks that the node will not run, and what it lacks for each."""
     fence: TermFence | None = None
     """What fences the transactions of daemons, if not the store alone."""
+    on_gone: Hook = lambda: None
+    """Called when the node has left, however it came to that."""
     audience: Audience | None = None
     """Who wants to know what the node has done."""

@@ -25,20 +25,31 @@ class Polling:
         self._pause = config.minimum.total_seconds()
         self._burst_left = config.burst_polls
         self._last_work = now
+        self._expects_one = False
         self.alone = False
 
-    def woken(self) -> None:
-        """A wake-up came: poll in a burst."""
-        self._burst_left = self._config.burst_polls
+    def woken(self, *, lone: bool = False) -> None:
+        """A wake-up came: poll in a burst; for a `lone` job only if the next claim misses it."""
+        if lone:
+            self._expects_one = True
+        else:
+            self._burst_left = self._config.burst_polls
 
-    def next_pause(self, taken: int, asked: int, load: float, now: float) -> float:
+    def next_pause(
+        self, taken: int, asked: int, load: float, now: float, *, lone: bool = False
+    ) -> float:
         """Return the pause after a poll that took so many of the jobs it asked for.
 
-        `load` is the share of this node's slots that are busy.
+        `load` is the share of this node's slots that are busy. What was taken was `lone` if hints
+        told of each: no more of it is to be expected, and each node that polls in a burst for it
+        would cost more than the job.
         """
         config = self._config
         if taken:
             self._last_work = now
+        # A carrier may tell of a job before the transaction that holds it has ended.
+        missed, self._expects_one = self._expects_one and not taken, False
+        if missed or (taken and not lone):
             self._burst_left = config.burst_polls
         else:
             self._burst_left = max(self._burst_left - 1, 0)

@@ -56,6 +56,14 @@ class Reconciler(Service):
         """What ran without a claim when it was compared the last time, and since when."""
         self.node_id: UUID | None = None
 
+    def store_answers(self) -> None:
+        """Compare soon: it may be another server that answers, and one that lacks the last claims.
+
+        Whichever part of the node had the trouble.
+        """
+        super().store_answers()
+        self.wake()
+
     async def run_once(self) -> float:
         """Compare once, and again soon after trouble."""
         if self.woken:

@@ -86,7 +86,7 @@ class Responders(Service):
 
     def admit(self, wakes: Sequence[Wake]) -> Sequence[Wake]:
         """Return the wake-ups that concern this node now; the others follow unless called off."""
-        if not any(isinstance(wake, AnsweredHint) or _is_lone(wake) for wake in wakes):
+        if not any(isinstance(wake, AnsweredHint) or is_lone(wake) for wake in wakes):
             return wakes
         now: list[Wake] = []
         for wake in wakes:
@@ -146,15 +146,21 @@ class Responders(Service):
         self._open.clear()
         return taken
 
-    def answered(self, taken: Sequence[Token]) -> None:
-        """Tell the other nodes that nothing is left of what these tokens stand for."""
-        if not taken or self._notifier is None:
-            return
+    def answer(self, taken: Sequence[Token], is_empty: Callable[[str], bool]) -> Sequence[Token]:
+        """Tell the other nodes of tokens in whose queues nothing is left; return the others."""
         lanes: dict[str, list[int]] = {}
-        for lane, number in taken:
-            lanes.setdefault(lane, []).append(number)
-        self._notifier.publish([AnsweredHint(lane, tuple(each)) for lane, each in lanes.items()])
+        left: list[Token] = []
+        for token in taken:
+            if is_empty(queue_of(token[0])):
+                lanes.setdefault(token[0], []).append(token[1])
+            else:
+                left.append(token)
+        if lanes and self._notifier is not None:
+            hints = [AnsweredHint(lane, tuple(each)) for lane, each in lanes.items()]
+            self._notifier.publish(hints)
+        return left
 
 
-def _is_lone(wake: Wake) -> bool:
+def is_lone(wake: Wake) -> bool:
+    """Tell whether a wake-up is the hint of a lone job."""
     return isinstance(wake, Hint) and wake.token is not None

@@ -6,9 +6,14 @@ lanes of which a hint or a look has told, and forgets those that a look does not
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
 
 from detent.model.gates import is_gated, without_gates
 from detent.model.job import SUSPECT, needs_of, queue_of
+
+# A claim locks as many rows of each lane of a queue as there is room for, and leaves all but the
+# best: of more lanes than this it asks for less at once.
+LANES: Final = 4
 
 
 class ServedLanes:
@@ -36,6 +41,11 @@ class ServedLanes:
     def may_grow(self) -> bool:
         """Whether there can be other lanes than the plain ones: the node offers something."""
         return bool(self._offered)
+
+    def bounded(self, queue: str, room: int) -> int:
+        """Return how many jobs to ask of a queue in one claim."""
+        lanes = len(self._by_queue[queue])
+        return room if lanes <= LANES else max(room * LANES // lanes, 1)
 
     def serves(self, lane: str) -> bool:
         """Tell whether the node may run the jobs of a lane, whatever its gates."""

@@ -12,15 +12,12 @@ from detent.spi.store import ContextStore
 
 # While nothing runs no job can be meant.
 NOTHING_RUNS: Final = 1.0
-# How soon to look after jobs have come that were tried before: one look for all of this time.
-SOON: Final = 0.05
 
 
 class SignalReader(Service):
     """Looks for signals while jobs run, at least once a second, and at once when told.
 
-    A request to cancel outlives a try that has not heard of it. So when jobs are tried again it
-    looks soon: a short try would else lie between two looks, and the next one as well.
+    A try that is over between two looks is looked after when its end is written (`heed.py`).
     """
 
     name = "signals"
@@ -39,18 +36,7 @@ class SignalReader(Service):
         self._dispatcher = dispatcher
         self._interval = interval
         self._troubled = troubled
-        self._will_look = False
         self.node_id: UUID | None = None
-
-    def look_soon(self) -> None:
-        """Look for requests that came before their jobs were claimed."""
-        if not self._will_look:
-            self._will_look = True
-            self.runtime.later(SOON, self._look)
-
-    def _look(self) -> None:
-        self._will_look = False
-        self.wake()
 
     async def run_once(self) -> float:
         """Deliver what has come."""

@@ -75,7 +75,7 @@ class SuspectClaimer(Service):
 
     async def run_once(self) -> float:
         """Claim suspects until there are no more, or no more may run here."""
-        if self._more() == 0:
+        if self._more() == 0 or not self._claimer.able:
             return self.unasked(INTERVAL.total_seconds())
         if self._in_doubt and self.compare is not None:
             await self.compare()

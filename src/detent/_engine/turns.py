@@ -73,7 +73,8 @@ class Turns:
         for known in lanes:
             level = self.level(known, now)
             (unknown if level is None else levels.setdefault(level, [])).append(known)
-        if len(unknown) > 1 and any(known.beside for known in unknown):
+        scarce = len(unknown) > 1 or room < len(lanes)
+        if scarce and len(lanes) > 1 and any(known.beside for known in unknown):
             # One of them may have what comes before all others: each tells before any gives.
             return [Turn(known, 0, 0) for known in unknown[:most]]
         top = max(levels, default=0)
@@ -119,10 +120,15 @@ class Turns:
         for known in given:
             members.setdefault(known.share or _NO_SHARE, []).append(known)
         weights = {
-            share: lanes[0].weight if share else len(lanes) for share, lanes in members.items()
+            share: lanes[0].weight if share else sum(known.members for known in lanes)
+            for share, lanes in members.items()
         }
         rounds = room // sum(weights.values())
         for share, lanes in members.items():
+            if not share:
+                for known in lanes:
+                    given[known] += rounds * known.members
+                continue
             each, more = divmod(rounds * weights[share], len(lanes))
             for number, known in enumerate(lanes):
                 given[known] += each + (number < more)
@@ -133,7 +139,7 @@ class Turns:
         members: dict[str, deque[KnownLane]] = {}
         for known in sorted(lanes, key=_since):
             members.setdefault(known.share or _NO_SHARE, deque()).append(known)
-        self._alone = len(members.get(_NO_SHARE, ()))
+        self._alone = sum(known.members for known in members.get(_NO_SHARE, ()))
         # Of those with the same pass the one is first whose head has been due for the longest.
         heap = [
             (max(self._passes.get(share, 0.0), self._clock), _since(lanes[0]), share)

@@ -27,6 +27,7 @@ from detent._engine.service import Service
 from detent.errors import SchemaMismatch, StoreBusy, StoreError, StoreUnavailable
 from detent.events import Bus, ClaimWasLost
 from detent.model.job import Completion, Settlement
+from detent.model.payloads import dropped
 from detent.spi.runtime import Runtime
 from detent.spi.store import InspectStore
 
@@ -45,6 +46,9 @@ class Accounts(Protocol):
     node_id: UUID | None
 
     def may_write(self, node: UUID) -> bool: ...
+    async def heed(self, node: UUID, batch: EndBatch[Any]) -> None:
+        """Let jobs end that were asked to, before a batch is written with which they go back."""
+
     def written(self, batch: EndBatch[Any], accepted: Sequence[UUID]) -> None: ...
     def flushed(self, backlogs: Sequence[Backlog[Any]]) -> None: ...
     def give_up(self, attempt: Attempt, end: Completion | Settlement, error: StoreError) -> bool:
@@ -74,7 +78,7 @@ class EndWriter(Service):
         self._writing = asyncio.Lock()
         self._task: asyncio.Task[Any] | None = None
         self._broken_off = False
-        self._written = 0
+        self._written = self._answers = 0
         self._aside_pause = FIRST_PAUSE
         self._aside_due = 0.0
 
@@ -84,6 +88,8 @@ class EndWriter(Service):
         if node is None:
             return self.unasked(IDLE)
         task = self._task = asyncio.current_task()
+        answers = self._answers
+        was_broken_off = False
         try:
             async with self._writing:
                 await self._write_waiting(node)
@@ -91,11 +97,13 @@ class EndWriter(Service):
             if task is None or not self._broken_off:
                 raise
             task.uncancel()
+            was_broken_off = True
         finally:
             self._broken_off = False
-        if not self.aside:
-            return IDLE
-        return max(self._aside_due - self.runtime.monotonic(), 0.01)
+        pause = max(self._aside_due - self.runtime.monotonic(), 0.01) if self.aside else IDLE
+        # What the fence broke off, and what was not even sent, says nothing about the store.
+        has_answered = self._answers > answers and not was_broken_off
+        return pause if has_answered else self.unasked(pause)
 
     def break_off(self) -> None:
         """Wait no longer for the call that is on its way; its batch is kept."""
@@ -148,12 +156,19 @@ class EndWriter(Service):
         write = backlog.write_part if hurried else backlog.write
         accepted: Sequence[UUID]
         try:
+            await self._accounts.heed(node, batch)
+        except BaseException:
+            backlog.put_back(batch)
+            raise
+        try:
             accepted = await write(node, [end for end, _ in batch.ends])
         except StoreBusy:
+            self._answers += 1
             await self._write_around(node, batch)
         except (StoreUnavailable, SchemaMismatch) as error:
             await self._unanswered(node, batch, error)
         except StoreError as error:
+            self._answers += 1
             await self._refused(node, batch, error)
         except BaseException:
             self._keep(batch)
@@ -162,6 +177,7 @@ class EndWriter(Service):
             if len(accepted) != len(batch.ends):
                 accepted = [*accepted, *await self._tell_lost(node, batch, accepted)]
             self._written += 1
+            self._answers += 1
             self._accounts.written(batch, accepted)
 
     def _keep(self, batch: EndBatch[End]) -> None:
@@ -196,7 +212,9 @@ class EndWriter(Service):
             await self._write_parts(node, batch.parts(2))
             return
         ((end, attempt),) = batch.ends
-        minimal = end._replace(result=None)
+        minimal = end
+        if end.result is not None:
+            minimal = end._replace(result=dropped("the store refused it"))
         if isinstance(minimal, Settlement):
             minimal = minimal._replace(error=None, reason=None)
         if minimal != end:

@@ -102,7 +102,7 @@ async def _bench(config: Config, jobs: int) -> Measurement:
 def _remove_file(config: Config) -> None:
     """Remove a throw-away file, which nobody has open any more."""
     if config.store.url.startswith("sqlite:"):
-        for ending in ("", "-wal", "-shm"):
+        for ending in ("", "-wal", "-shm", "-seen"):
             Path(path_of(config.store.url) + ending).unlink(missing_ok=True)
 
 

@@ -32,7 +32,8 @@ from detent.errors import DetentError, JobCanceled, JobFailed, JobTimeout
 from detent.handle import Job
 from detent.model.job import JobInfo, Priority
 from detent.model.state import State
-from detent.tasks import ON_CONFLICT, BoundCall
+from detent.serving import served_queues
+from detent.tasks import ON_CONFLICT, ON_KEY_MISMATCH, BoundCall
 
 FOR_EVER: Final = ""
 PATIENCE: Final = 2.0
@@ -62,8 +63,17 @@ AROUND: Final = 60
     type=click.Choice([priority.name.lower() for priority in Priority]),
     help="Instead of the task's priority.",
 )
-@click.option("--key", metavar="KEY", help="Idempotency key: its first job is the only one.")
-@click.option("--unique", metavar="KEY", help="Business key: one live job holds it.")
+@click.option(
+    "--key", metavar="KEY", help="Idempotency key: its first job of the task is the only one."
+)
+@click.option(
+    "--on-key-mismatch",
+    type=click.Choice(ON_KEY_MISMATCH),
+    default=ON_KEY_MISMATCH[0],
+    show_default=True,
+    help="What to do when that job has other arguments.",
+)
+@click.option("--unique", metavar="KEY", help="Business key: one live job of the task holds it.")
 @click.option(
     "--on-conflict",
     type=click.Choice(ON_CONFLICT),
@@ -257,7 +267,7 @@ async def _miss_a_node(app: App, job: Job[Any], place: str) -> None:
                 break
         node = f"serves the queue {found.queue}"
         command = f"detent node {place}"
-        if found.queue not in app.config.node.slots():
+        if found.queue not in served_queues(app.config.node, app.tasks):
             command += f" --queues {found.queue}=10"
         if found.needs:
             needs = ",".join(found.needs)

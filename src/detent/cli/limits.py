@@ -135,7 +135,7 @@ def limit_from(
 
 def _like(rate: Rate, burst: int | None, before: Rate | None) -> Rate:
     """Return a rate that is kept in the same way as the one before it."""
-    if before is not None and burst is None:
+    if before is not None and burst is None and not before.has_default_burst:
         burst = before.burst
     algorithm = rate.algorithm if before is None else before.algorithm
     try:
@@ -155,7 +155,7 @@ def words(limit: Limit) -> str:
 def _rate(rate: Rate) -> str:
     seconds = rate.per.total_seconds()
     per = "s" if seconds == 1 else f"{seconds:g}s"
-    burst = "" if rate.burst is None else f", burst {rate.burst:,}"
+    burst = "" if rate.has_default_burst else f", burst {rate.burst:,}"
     return f"{rate.count:,}/{per}{burst}"
 
 

@@ -1,11 +1,13 @@
 """`detent migrate`: brings the database to the schema that this version knows."""
 
+from datetime import timedelta
+
 import click
 
-from detent.cli.command import FAILED, example, json_option, store_options
+from detent.cli.command import FAILED, example, json_option, reading, store_options
 from detent.cli.output import print_json, print_whole
 from detent.cli.running import load_config, run
-from detent.config import Config, redact
+from detent.config import Config, parse_duration, redact
 from detent.databases import migrate_store, migration_script, pending_migrations
 
 
@@ -21,22 +23,38 @@ from detent.databases import migrate_store, migration_script, pending_migrations
 @click.option("--plan", "mode", flag_value="plan", help="Only say which steps are pending.")
 @click.option("--check", "mode", flag_value="check", help="The same; exit code 1 if there are any.")
 @click.option("--sql", "mode", flag_value="sql", help="Only print the SQL of all steps.")
+@click.option(
+    "--wait",
+    metavar="10m",
+    default="10m",
+    callback=reading(parse_duration),
+    help="How long to try while open transactions of others hold locks. Default: 10m.",
+)
 @json_option
-def migrate_command(url: str | None, schema: str | None, mode: str | None, as_json: bool) -> None:
+def migrate_command(
+    url: str | None, schema: str | None, mode: str | None, wait: timedelta, as_json: bool
+) -> None:
     """Create or update the tables of Detent.
 
-    Safe to repeat, to run from several places at once, and beside running nodes.
+    Safe to repeat, to run from several places at once, and beside running nodes: a step that
+    cannot have its locks within a second gives way, names the sessions that hold them, and tries
+    again.
     """
     config = load_config(url, schema)
     if mode == "sql":
         _print_script(config, as_json)
     elif mode is None:
-        _print_applied(config, run(migrate_store(config), config), as_json)
+        applied = run(migrate_store(config, wait=wait, told=_print_waiting), config)
+        _print_applied(config, applied, as_json)
     else:
         pending = run(pending_migrations(config), config)
         _print_pending(config, pending, as_json)
         if pending and mode == "check":
             click.get_current_context().exit(FAILED)
+
+
+def _print_waiting(what: str) -> None:
+    click.echo(f"waiting  {what}", err=True)
 
 
 def _print_script(config: Config, as_json: bool) -> None:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any, Final, TypeVar
 
 import click
@@ -62,7 +63,9 @@ def _setting_option(flag: str, metavar: str, text: str) -> Callable[[Command], C
     ),
 )
 @click.argument("place", metavar="APP")
-@_setting_option("--queues", "mail=20,...", "Queues, and how many jobs of each run at once.")
+@_setting_option(
+    "--queues", "mail=20,...", "Queues, and how many jobs of each run at once; '*' is all."
+)
 @_setting_option("--concurrency", "N", 'How many jobs run at once, of the queue "default".')
 @_setting_option("--name", "NAME", "The node's name.  [default: the host's]")
 @_setting_option("--roles", "worker,...", "What the node does.  [default: everything]")
@@ -109,18 +112,18 @@ def node_command(
         raise click.UsageError("--queues '': must name queues, like mail=20,default=50")
     own_queues = settings["queues"] or app.config.node.queues
     if settings["concurrency"] is not None and own_queues:
-        raise click.UsageError("--concurrency is for the queue 'default' alone; use --queues")
+        raise click.UsageError("--concurrency is for queues that are not named; use --queues")
+    given = settings["drain_timeout"]
+    drain = app.config.node.drain_timeout if given is None else given
     if processes is not None:
         base = settings["name"] or app.config.node.name or socket.gethostname()
-        given = settings["drain_timeout"]
-        drain = app.config.node.drain_timeout if given is None else given
         names, command = names_for(base, processes), command_of_child(sys.argv[1:])
         supervisor = Supervisor(app, command, names, drain)
         run(supervisor.run(), app.config, for_long=True)
         return
     node = app.node(**settings)
     _calm_collector()
-    sys.exit(run(_serve(app, node), app.config, for_long=True))
+    sys.exit(run(_serve(app, node, drain), app.config, for_long=True))
 
 
 def _leave(*_: object) -> None:
@@ -144,12 +147,12 @@ def _calm_collector() -> None:
     gc.set_threshold(10_000, 50, 100)
 
 
-async def _serve(app: App, node: RunningNode) -> int:
+async def _serve(app: App, node: RunningNode, drain: timedelta) -> int:
     """Run the node from its start to its end, whatever signals come in between.
 
     Return how the process ends: its parent, if there is one, is told not to replace it.
     """
-    stopper = Stopper(node)
+    stopper = Stopper(node, drain.total_seconds())
     stopper.listen()
     # What jobs do by asyncio.to_thread, which Python would wait for as long as it takes.
     pool = ThreadPoolExecutor(thread_name_prefix="detent-job-asyncio")
@@ -174,8 +177,9 @@ async def _serve(app: App, node: RunningNode) -> int:
 class Stopper:
     """Turns the first signal into a drain, and the second into a quick one."""
 
-    def __init__(self, node: RunningNode) -> None:
+    def __init__(self, node: RunningNode, drain: float) -> None:
         self._node = node
+        self._drain = drain
         self._signals = 0
         self._starting: asyncio.Task[None] | None = None
         self.has_parent = False
@@ -203,9 +207,15 @@ class Stopper:
             self._node.stop(now=self._signals > 1)
         elif self._signals > 1:
             self._starting.cancel()
+        else:
+            # It may wait for a database that is silent.
+            asyncio.get_running_loop().call_later(self._drain, self._starting.cancel)
 
     async def start(self) -> None:
-        """Start the node; one that was told to stop meanwhile stops as soon as it can."""
+        """Start the node; one that was told to stop meanwhile stops as soon as it can.
+
+        It has as long for that as a drain may take.
+        """
         self._starting = asyncio.ensure_future(self._node.start())
         try:
             await self._starting

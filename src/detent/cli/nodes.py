@@ -6,11 +6,13 @@ from typing import Any, Final
 
 import click
 
-from detent.cli.command import example, json_option, store_options
+from detent.cli.command import NotUnderstood, example, json_option, store_options
 from detent.cli.groups import Part, listing
 from detent.cli.moments import age, ago, iso, now
 from detent.cli.output import (
     Column,
+    can_ask,
+    confirm,
     on_terminal,
     one_line,
     print_json,
@@ -175,16 +177,45 @@ def drain_command(node: str, url: str | None, schema: str | None, as_json: bool)
 
 @click.command("forget", epilog=example("detent nodes forget web-1"))
 @click.argument("node")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @store_options
 @json_option
-def forget_command(node: str, url: str | None, schema: str | None, as_json: bool) -> None:
+def forget_command(
+    node: str, yes: bool, url: str | None, schema: str | None, as_json: bool
+) -> None:
     """Give the jobs of a lost node to others now.
 
     Its lease is not waited for. NODE is its name, or its incarnation if several have that name.
-    Should it live after all, it stops what it does and joins anew.
+    Should it live after all, it stops what it does and joins anew: jobs that it runs begin again
+    elsewhere. Of a node whose lease has not run out, the command asks for confirmation.
     """
-    dead = with_session(load_config(url, schema), lambda session: session.nodes.forget(node))
+    config = load_config(url, schema)
+    if not yes:
+        _ask(with_session(config, lambda session: _living(session, node)))
+    dead = with_session(config, lambda session: session.nodes.forget(node))
     _print_changed(dead, f"{dead.name} is dead; its jobs go to others", as_json)
+
+
+async def _living(session: Session, wanted: str) -> NodeInfo | None:
+    """Return the node that is meant, if it is the only one and its lease has not run out."""
+    named = [
+        node
+        for node in await session.nodes.list()
+        if wanted in (node.name, str(node.incarnation)) and node.state != DEAD
+    ]
+    return named[0] if len(named) == 1 and named[0].lease_until > now() else None
+
+
+def _ask(node: NodeInfo | None) -> None:
+    """Ask whether a node that seems to live is to be forgotten."""
+    if node is None:
+        return
+    at = now()
+    heard = f"{node.name} was heard of {ago(node.heartbeat_at, at)}"
+    if not can_ask():
+        raise NotUnderstood(f"{heard} and seems to live; cannot ask, so say --yes")
+    if not confirm(one_line(f"{heard} and seems to live. Give its jobs to others?")):
+        raise click.Abort
 
 
 def _print_changed(node: NodeInfo, line: str, as_json: bool) -> None:

@@ -56,6 +56,8 @@ COLUMNS: Final = (
     Column("running", right=True),
     Column("started", right=True),
     Column("slots", right=True),
+    Column("paused", right=True),
+    Column("unknown", right=True),
     Column("oldest due", right=True),
 )
 
@@ -84,8 +86,10 @@ def list_command(url: str | None, schema: str | None, as_json: bool) -> None:
 
     In a pipe each queue is a line: name, whether it is paused, how many of its jobs are pending,
     due and running, since when the oldest is due, how many of them each node runs at once if that
-    was set for all nodes, and how many have started, with tabs in between. A job is running when a
-    node has claimed it; it has started when the node called its function, as of the last heartbeat.
+    was set for all nodes, how many have started, how many are paused one by one, how many wait for
+    a node that knows their task, and whether a live node serves it, with tabs in between. A job is
+    running when a node has claimed it; it has started when the node called its function, as of the
+    last heartbeat. A queue with due jobs that no live node serves is marked.
     """
 
     async def look(session: Session) -> list[QueueInfo]:
@@ -105,7 +109,17 @@ def _record(queue: QueueInfo) -> dict[str, Any]:
         "oldest_due_at": iso(queue.oldest_due_at),
         "slots": queue.slots,
         "started": queue.started,
+        "paused_jobs": queue.paused_jobs,
+        "unknown": queue.unknown,
+        "served": queue.served,
     }
+
+
+def _mark(queue: QueueInfo) -> Any:
+    """Return what keeps the jobs of a queue from running, if anything does."""
+    if queue.paused:
+        return state_text("paused")
+    return text("not served" if queue.due and not queue.served else "")
 
 
 def _print_for_people(queues: Sequence[QueueInfo]) -> None:
@@ -117,12 +131,14 @@ def _print_for_people(queues: Sequence[QueueInfo]) -> None:
     rows = [
         (
             one_line(queue.name),
-            state_text("paused") if queue.paused else text(""),
+            _mark(queue),
             f"{queue.pending:,}",
             f"{queue.due:,}",
             f"{queue.running:,}",
             f"{queue.started:,}",
             "" if queue.slots is None else f"{queue.slots:,}",
+            f"{queue.paused_jobs:,}",
+            f"{queue.unknown:,}",
             "" if queue.oldest_due_at is None else age(at - queue.oldest_due_at),
         )
         for queue in queues

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, Self
 
-from detent.config.durations import format_duration, parse_duration
 from detent.config.guards import BreakersConfig, RateLimitConfig
 from detent.config.pools import PoolConfig, check_pools, read_pools
 from detent.config.protection import EncryptionConfig, PolicyConfig, RedactionConfig
@@ -33,6 +32,7 @@ from detent.config.sizes import format_size, parse_size
 from detent.config.sources import NAMED, POOLS, QUEUES, Raw, any_of, from_environment, from_file
 from detent.config.telling import AlertsConfig, EventsConfig
 from detent.errors import ConfigError
+from detent.model.durations import format_duration, parse_duration
 
 __all__ = [
     "AlertsConfig",

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
-from detent.config.durations import parse_duration
 from detent.config.sizes import parse_size
 from detent.errors import ConfigError
+from detent.model.durations import parse_duration
 from detent.model.limits import MAX_WEIGHT
 
 MAX_SLOTS: Final = 100_000
@@ -187,13 +187,28 @@ def read_capabilities(value: Any) -> tuple[str, ...]:
     return tuple(_name("the capability", word) for word in read_words(value))
 
 
+EVERY_QUEUE: Final = "*"
+
+
 def read_queues(value: Any) -> dict[str, int]:
-    """Read `{"mail": 20}` or `mail=20,default=50`."""
+    """Read `{"mail": 20}`, `mail=20,default=50`, `*` or `mail=20,*=5`."""
     if isinstance(value, str):
-        value = _pairs(value, "the queue", "slots")
+        # All queues, each with `concurrency`: that is what 0 stands for.
+        words = [word.strip() for word in value.split(",")]
+        every = {EVERY_QUEUE: 0} if EVERY_QUEUE in words else {}
+        rest = ",".join(word for word in words if word != EVERY_QUEUE)
+        value = {**every, **(_pairs(rest, "the queue", "slots") if rest or not every else {})}
     if not isinstance(value, Mapping):
         raise TypeError("must name queues and their slots, such as mail=20,default=50")
-    return {_name("the queue", queue): _slots(queue, slots) for queue, slots in value.items()}
+    return {_queue(queue): _slots_of(queue, slots) for queue, slots in value.items()}
+
+
+def _queue(name: Any) -> str:
+    return EVERY_QUEUE if name == EVERY_QUEUE else _name("the queue", name)
+
+
+def _slots_of(queue: str, slots: Any) -> int:
+    return 0 if queue == EVERY_QUEUE and slots == 0 else _slots(queue, slots)
 
 
 def read_weights(value: Any) -> dict[str, int]:
@@ -217,6 +232,9 @@ def _pairs(text: str, what: str, number: str) -> dict[str, str]:
     for pair in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = (part.strip() for part in pair.partition("="))
         if not equals:
+            name, colon, value = pair.partition(":")
+            if colon and _whole(value) is not None:
+                raise ValueError(f"{pair!r} has no {number}; did you mean {name}={value}?")
             raise ValueError(f"{pair!r} has no {number}; write it such as {pair}=20")
         if name in pairs:
             raise ValueError(f"{what} {name!r} is named twice")

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final
 
-from detent.config.durations import format_duration, parse_duration
 from detent.config.readers import check_name
 from detent.config.suggestions import nearest
 from detent.errors import ConfigError
+from detent.model.durations import format_duration, parse_duration
 from detent.model.retention import LONGEST, Action, Rule
 from detent.model.state import TERMINAL, State
 

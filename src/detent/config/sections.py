@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Final, Self, get_origin, get_type_hints
 
-from detent.config.durations import format_duration
 from detent.config.readers import (
     MAX_SLOTS,
     ROLES,
@@ -30,6 +29,7 @@ from detent.config.readers import (
 from detent.config.rules import read_action, read_keep, read_queue_rules, read_rule
 from detent.errors import ConfigError
 from detent.model.announce import TRIGGERS
+from detent.model.durations import format_duration
 from detent.model.retention import Action, Rule, StateRules
 from detent.model.state import TERMINAL, State
 
@@ -119,7 +119,7 @@ class StoreConfig(Section):
     schema: Annotated[str, _read_schema] = "detent"
     """The database schema that holds the tables."""
     pool_size: Annotated[int, whole(1, 1000)] = 10
-    """The most connections of one process and event loop."""
+    """The most connections for statements, of one process and event loop; a node has three more."""
     pooler: Annotated[bool | None, read_pooler] = None
     """Whether a transaction pooler stands in between; "auto" finds out."""
     priority_boost_interval: DurationOrZero = timedelta(minutes=15)
@@ -146,7 +146,7 @@ class NodeConfig(Section):
     queues: Annotated[Mapping[str, int], read_queues] = field(default_factory=dict, hash=False)
     """Queues and their slots; without any, `default` gets `concurrency` slots."""
     concurrency: Annotated[int, whole(1, MAX_SLOTS)] = 100
-    """How many jobs run at once, when `queues` names none."""
+    """How many jobs of each queue run at once, when `queues` names none."""
     threads: Annotated[int, whole(1, 10_000)] = 32
     """How many blocking tasks run at once."""
     processes: Annotated[int | None, optional(whole(1, 10_000))] = None
@@ -157,6 +157,9 @@ class NodeConfig(Section):
     """Payloads above this many bytes are loaded when their job starts."""
     drain_timeout: DurationOrZero = timedelta(seconds=30)
     """How long running jobs may go on when the node stops; then they are given back."""
+    cancel_grace: DurationOrZero = timedelta(seconds=5)
+    """How long a coroutine may clean up after its timeout or a cancel; then its job ends without
+    it."""
     signal_interval: Duration = timedelta(seconds=1)
     """How often a node looks for cancel requests while jobs run, besides being told."""
     reconcile_interval: Duration = timedelta(seconds=60)
@@ -323,3 +326,5 @@ class LimitsConfig(Section):
     """Tags of one job."""
     max_log_line: Annotated[int, whole(1, 1 << 20)] = 8192
     """Characters of a log line or a progress message; the rest is cut off."""
+    max_log_lines: Annotated[int, whole(1, 1_000_000)] = 10_000
+    """Log lines that are kept of one attempt; one more says that there were others."""

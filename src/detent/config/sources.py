@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from detent.config.suggestions import Keys, meaning, nearest, suggest
+from detent.config.suggestions import Keys, meaning, nearest, not_needed, suggest
 from detent.errors import ConfigError
 
 FILE_NAME: Final = "detent.toml"
@@ -48,6 +48,7 @@ def from_file(path: str | Path | None, environ: Mapping[str, str], valid: Keys) 
         for key, value in table.items():
             place = f"{file}: [{section}] {key}"
             if key not in valid[kind]:
+                _refuse_needless(place, kind, key)
                 raise _unknown(place, suggest(kind, key, valid), valid[kind])
             yield Raw(section, key, _expand(value, environ, place), str(file))
 
@@ -97,6 +98,7 @@ def _setting_of(name: str, valid: Keys) -> tuple[str, str] | None:
         return section, key
     if not key or _FOREIGN.fullmatch(key):
         return None
+    _refuse_needless(name, section, key)
     raise _unknown(name, suggest(section, key, valid), valid[section])
 
 
@@ -183,6 +185,12 @@ def _unknown_section(file: Path, section: str, content: object, valid: Keys) -> 
     hint = nearest(section, list(valid))
     ending = f"did you mean [{hint}]?" if hint else f"the sections are {', '.join(valid)}"
     return ConfigError(f"{file}: [{section}]: unknown section; {ending}")
+
+
+def _refuse_needless(place: str, section: str, key: str) -> None:
+    """Raise with the reason for what other systems need and Detent does not."""
+    if why := not_needed(section, key):
+        raise ConfigError(f"{place}: not needed: {why}")
 
 
 def _unknown(place: str, meant: tuple[str, str] | None, keys: Sequence[str]) -> ConfigError:

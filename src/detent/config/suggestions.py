@@ -5,6 +5,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from detent.errors import ConfigError
+
 Keys = Mapping[str, Sequence[str]]
 """The valid keys of each section."""
 
@@ -139,6 +141,13 @@ _OTHER_NAMES: Final = {
     "limits.max_payload": ("max_payload_size", "payload_limit", "max_args_size"),
     "limits.max_result": ("max_result_size", "result_limit"),
 }
+# What other systems must be told, and why Detent need not be.
+_NOT_NEEDED: Final = {
+    "cluster.discovery": "nodes find each other in the store that they share",
+    "cluster.seeds": "nodes find each other in the store that they share",
+    "cluster.peers": "nodes find each other in the store that they share",
+    "cluster.members": "nodes find each other in the store that they share",
+}
 _MEANT: Final = {name: meant for meant, names in _OTHER_NAMES.items() for name in names}
 _UNIT: Final = re.compile(r"(_in)?_(ms|millis|milliseconds|s|secs|seconds|minutes)$")
 
@@ -147,6 +156,18 @@ def suggest(section: str, key: str, valid: Keys) -> tuple[str, str] | None:
     """Return the section and key that `key` in `section` was most likely meant to be."""
     section, key = _plain(section), _plain(key)
     return meaning(section, key, valid) or _nearest_key(section, key, valid)
+
+
+def not_needed(section: str, key: str) -> str | None:
+    """Return why there is no such setting, for one that others need."""
+    return _NOT_NEEDED.get(f"{_plain(section)}.{_plain(key)}")
+
+
+def unknown_option(place: str, option: str, known: Sequence[str]) -> ConfigError:
+    """Return the error for an option that does not exist, naming the one that was meant."""
+    near = difflib.get_close_matches(option, known, n=1)
+    way = f"did you mean {near[0]}?" if near else f"the options are {', '.join(known)}"
+    return ConfigError(f"{place}: {option!r}: unknown option; {way}")
 
 
 def meaning(section: str, key: str, valid: Keys) -> tuple[str, str] | None:

@@ -29,6 +29,8 @@ class AlertsConfig(Section):
     section: ClassVar[str] = "alerts"
 
     window: Duration = timedelta(hours=1)
-    """In each window of this length there is one alert for each task and kind of error."""
+    """How long failures of one task and kind are only counted after the first one was told."""
+    most_kinds: Annotated[int, whole(1, 10_000)] = 20
+    """How many kinds of failures of one task are told in a window; one alert counts the rest."""
     keep: Duration = timedelta(days=90)
     """How long alerts stay on the list after the last failure that they count."""

@@ -8,9 +8,10 @@ import asyncio
 import contextlib
 import contextvars
 import functools
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any
 
+from detent.executors.threads import DaemonThreads
 from detent.spi.executor import Call
 
 
@@ -20,7 +21,7 @@ class ThreadExecutor:
     def __init__(self, threads: int, prefix: str = "detent-job") -> None:
         self._threads = self.capacity = threads
         self._prefix = prefix
-        self._pool: ThreadPoolExecutor | None = None
+        self._pool: DaemonThreads | None = None
         # A call waits here rather than in the pool, so that we know when it begins.
         self._free = asyncio.Semaphore(threads)
 
@@ -51,17 +52,17 @@ class ThreadExecutor:
 
     def _submit(self, call: Call) -> "Future[tuple[Any, BaseException | None]]":
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix=self._prefix)
+            self._pool = DaemonThreads(self._threads, self._prefix)
         # The context goes along, so that `JobContext.current()` works on the thread.
         context = contextvars.copy_context()
         work = functools.partial(context.run, call.function, *call.args, **call.kwargs)
-        return self._pool.submit(_sheltered, work)
+        return self._pool.submit(functools.partial(_sheltered, work))
 
     async def close(self) -> None:
         """See `Executor.close`."""
         pool, self._pool = self._pool, None
         if pool is not None:
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.close()
 
 
 def _tell(loop: asyncio.AbstractEventLoop, call: Call, free: asyncio.Semaphore) -> None:

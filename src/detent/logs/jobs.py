@@ -85,6 +85,13 @@ def _stuck_thread(event: events.StuckThread) -> str:
     )
 
 
+def _stuck_coroutine(event: events.StuckCoroutine) -> str:
+    return (
+        f"the coroutine of {job(event)} goes on although it was canceled; "
+        "its result will be refused and it keeps its slot until it returns"
+    )
+
+
 def _rescued(event: events.JobRescued) -> str:
     what = {
         "pending": "it runs again, uncharged",
@@ -121,6 +128,7 @@ LINES: Final[Lines] = {
     events.TaskUnknown: (logging.WARNING, _task_unknown),
     events.ExecutorTrouble: (logging.WARNING, _executor_trouble),
     events.StuckThread: (logging.WARNING, _stuck_thread),
+    events.StuckCoroutine: (logging.WARNING, _stuck_coroutine),
     events.JobRescued: (logging.INFO, _rescued),
     events.ClaimOrphaned: (logging.ERROR, _claim_orphaned),
     events.FinishGaveUp: (logging.ERROR, _finish_gave_up),

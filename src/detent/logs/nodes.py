@@ -6,6 +6,9 @@ from typing import Final
 from detent import events
 from detent.logs.words import Lines, many
 
+# How many tasks a line names.
+SHOWN: Final = 5
+
 
 def _node_started(event: events.NodeStarted) -> str:
     queues = ", ".join(f"{queue} ({slots})" for queue, slots in event.queues.items())
@@ -18,6 +21,15 @@ def _node_draining(event: events.NodeDraining) -> str:
     return f"node {event.node} is draining and claims no more; {what}"
 
 
+def _tasks_unreached(event: events.TasksUnreached) -> str:
+    lacks = [f"{task} (needs {what})" for task, what in event.tasks.items()]
+    more = f" and {len(lacks) - SHOWN} more" if len(lacks) > SHOWN else ""
+    return (
+        f"node {event.node} will not run {many(len(lacks), 'task')} of its app: "
+        f"{', '.join(lacks[:SHOWN])}{more}; other nodes must, or --queues has to name their queues"
+    )
+
+
 def _node_stopped(event: events.NodeStopped) -> str:
     what = (
         f"{many(event.released, 'unfinished job')} went back, uncharged, for other nodes"
@@ -25,6 +37,13 @@ def _node_stopped(event: events.NodeStopped) -> str:
         else "all its jobs have ended or gone back"
     )
     return f"node {event.node} stopped; {what}"
+
+
+def _node_replaced(event: events.NodeReplaced) -> str:
+    return (
+        f"on node {event.node} {event.stuck} of {event.capacity} calls of {event.executor} go on "
+        "long after their jobs have ended; it drains, for a fresh process to take its place"
+    )
 
 
 def _node_fenced(event: events.NodeFenced) -> str:
@@ -117,7 +136,9 @@ def _hook_failed(event: events.HookFailed) -> str:
 
 LINES: Final[Lines] = {
     events.NodeStarted: (logging.INFO, _node_started),
+    events.TasksUnreached: (logging.WARNING, _tasks_unreached),
     events.NodeDraining: (logging.INFO, _node_draining),
+    events.NodeReplaced: (logging.WARNING, _node_replaced),
     events.NodeStopped: (logging.INFO, _node_stopped),
     events.NodeFenced: (logging.ERROR, _node_fenced),
     events.NodeDied: (logging.WARNING, _node_died),

@@ -3,8 +3,9 @@
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
+from detent.model.durations import Duration, parse_duration
 from detent.model.failure import Remote
 from detent.model.outcome import Ending, Outcome
 from detent.model.retry import CAUSES_SEARCHED, MAX_DELAY
@@ -38,6 +39,20 @@ class Breaker:
     record: Classes = ()
     ignore: Classes = ()
 
+    if TYPE_CHECKING:  # the values may be given in more forms than they are kept in
+
+        def __init__(  # noqa: PLR0917  as the fields stand
+            self,
+            failure_rate: float = 0.5,
+            window: int | timedelta | str = 100,
+            minimum: int = 10,
+            wait: Duration = timedelta(seconds=30),
+            max_wait: Duration | None = None,
+            trials: int = 3,
+            record: Classes = (),
+            ignore: Classes = (),
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         rate = self.failure_rate
         if isinstance(rate, bool) or not isinstance(rate, (int, float)):
@@ -52,6 +67,11 @@ class Breaker:
             _check_classes(name, getattr(self, name))
 
     def _check_window(self) -> None:
+        if isinstance(self.window, str):
+            try:
+                object.__setattr__(self, "window", parse_duration(self.window))
+            except ValueError as error:
+                raise ValueError(f"Breaker(window={self.window!r}): {error}") from None
         if isinstance(self.window, timedelta):
             if not timedelta(0) < self.window <= MAX_WINDOW:
                 raise ValueError(
@@ -70,8 +90,11 @@ class Breaker:
             value = getattr(self, name)
             if value is None and name == "max_wait":
                 continue
-            if not isinstance(value, timedelta):
-                raise TypeError(f"Breaker({name}={value!r}): must be a timedelta")
+            try:
+                value = parse_duration(value)
+            except ValueError as error:
+                raise TypeError(f"Breaker({name}={value!r}): {error}") from None
+            object.__setattr__(self, name, value)
             if not timedelta(0) < value <= MAX_DELAY:
                 raise ValueError(f"Breaker({name}={value!r}): must be above 0, at most 24 hours")
         if self.max_wait is not None and self.max_wait < self.wait:

@@ -49,6 +49,16 @@ def fingerprint(kind: str, message: str, traceback: str = "") -> Fingerprint:
     return Fingerprint(digest[:16], kind, words, frame)
 
 
+SUMMARY: Final = "*"
+"""The digest of all failures of a task that are of too many kinds to be told one by one."""
+
+
+def summary(most_kinds: int) -> Fingerprint:
+    """Return the fingerprint of failures beyond `most_kinds` kinds in one window."""
+    words = f"more than {most_kinds} kinds of failures in one window; this counts all others"
+    return Fingerprint(SUMMARY, "ManyKinds", words, "")
+
+
 def normalised(message: str) -> str:
     """Return a message without numbers, ids, addresses and quoted texts."""
     text = message[: 4 * MESSAGE_LIMIT]

@@ -8,13 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum, IntFlag
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from detent.model.payloads import decoded
 from detent.model.state import State
 
 LOWEST_ID: Final = UUID(int=0)
 HIGHEST_ID: Final = UUID(int=(1 << 128) - 1)
+# The reason of a job that another one has replaced begins so; stores write it.
+REPLACED_BY: Final = "replaced by"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -94,12 +97,17 @@ class NewJob(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The keys under which a job is enqueued; a job has at most one of each kind."""
+    """The keys under which a job is enqueued; a job has at most one of each kind.
+
+    A key belongs to the task of its job: the same text under another task is another key.
+    """
 
     idempotency: str | None = None
     idempotency_ttl: timedelta = timedelta(hours=24)
     unique: str | None = None
     on_conflict: str = "raise"
+    digest: bytes | None = None
+    """What the arguments come to; it is kept beside the idempotency key, and sealed if they are."""
 
 
 class Placed(NamedTuple):
@@ -109,6 +117,8 @@ class Placed(NamedTuple):
     created: bool
     taken_key: str | None = None
     """The business key that another live job holds, when the caller asked to be told."""
+    digest: bytes | None = None
+    """What is kept beside the idempotency key that led to this job, if it did."""
 
 
 class Claim(NamedTuple):
@@ -272,12 +282,41 @@ class JobInfo:
     reason: str | None = None
     superseded_by: UUID | None = None
     cancel_requested: bool = False
+    cancel_too_late: bool = False
+    """Whether somebody asked it to stop and it ended otherwise. The archive does not keep that."""
     progress: float | None = None
     progress_message: str | None = None
     principal: str | None = None
     """In whose name it was enqueued."""
     archived_at: datetime | None = None
     """When it went to the archive; it can be looked at there, and nothing else."""
+
+    @property
+    def decoded_args(self) -> Any:
+        """The arguments as values; only described where they cannot be read here."""
+        return decoded(self.args, self.codec)
+
+    @property
+    def decoded_result(self) -> Any:
+        """The result as values; only described where it cannot be read here."""
+        return decoded(self.result)
+
+    @property
+    def decoded_error(self) -> Any:
+        """The error as a dict with `type`, `message` and `traceback`."""
+        return decoded(self.error)
+
+    @property
+    def replaced_by(self) -> UUID | None:
+        """The job that took the place of this one, if it was canceled for that."""
+        if self.superseded_by is not None or self.state is not State.CANCELED:
+            return self.superseded_by
+        # One that ran was asked to stop, and ended with what it was told.
+        words, _, successor = (self.reason or "").rpartition(" ")
+        try:
+            return UUID(successor) if words == REPLACED_BY else None
+        except ValueError:
+            return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,20 @@ import math
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from detent.model.durations import Duration, parse_duration
+from detent.model.refusals import ConfigError
 
 MAX_COUNT: Final = 1_000_000
 MAX_PER: Final = timedelta(days=366)
+# What flows in within this many seconds may come at once, if no burst was given: a node looks for
+# jobs some twenty times a second, and a rate of thousands has to pass in as many looks.
+LOOK: Final = 0.05
+
+
+class InvalidRate(ConfigError, ValueError):
+    """A rate that cannot be; the message names the field and its value."""
 
 
 class Algorithm(StrEnum):
@@ -16,34 +26,60 @@ class Algorithm(StrEnum):
     BUCKET = "bucket"
     """Tokens flow in evenly; up to `burst` of them are kept for later."""
     WINDOW = "window"
-    """In no window of length `per`, wherever it begins, are there more than `count`."""
+    """In no window of length `per`, wherever it begins, are more than `count` granted.
+
+    The store's clock counts what it grants. A job starts a moment after its claim, on a clock of
+    its node: up to `count` starts of one window may fall into the next, where a node was slow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """At most `count` in `per`: `Rate(100)` is a hundred a second."""
+    """At most `count` in `per`, evenly: `Rate(5)` is five a second, one each 200 ms.
+
+    `burst` is how many may come at once after a quiet time, and by so many more than `count` may
+    pass in one `per`. It is 1 if it is not given, or what flows in within 50 ms where that is
+    more: `Rate(5)` lets at most 6 pass in any second, `Rate(5, burst=5)` at most 10.
+    """
 
     count: int
     per: timedelta = timedelta(seconds=1)
     burst: int | None = None
-    """How many may come at once after a quiet time (bucket only); None is `count`."""
+    """Bucket only; once the rate is made it is a number."""
     algorithm: Algorithm = Algorithm.BUCKET
+
+    if TYPE_CHECKING:  # the values may be given in more forms than they are kept in
+
+        def __init__(
+            self,
+            count: int,
+            per: Duration = timedelta(seconds=1),
+            burst: int | None = None,
+            algorithm: Algorithm | str = Algorithm.BUCKET,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         if self.algorithm not in tuple(Algorithm):
             known = ", ".join(Algorithm)
-            raise ValueError(f"Rate(algorithm={self.algorithm!r}): must be one of {known}")
+            raise InvalidRate(f"Rate(algorithm={self.algorithm!r}): must be one of {known}")
         # Its name will do.
         object.__setattr__(self, "algorithm", Algorithm(self.algorithm))
         _check_number("count", self.count)
-        if not isinstance(self.per, timedelta) or not timedelta(0) < self.per <= MAX_PER:
-            raise ValueError(
-                f"Rate(per={self.per!r}): must be a timedelta above 0, at most {MAX_PER.days} days"
-            )
+        object.__setattr__(self, "per", _read_per(self.per))
         if self.burst is not None:
             _check_number("burst", self.burst)
-        if self.burst is not None and self.algorithm is Algorithm.WINDOW:
-            raise ValueError(f"Rate(burst={self.burst!r}): a window has no burst")
+        if self.algorithm is Algorithm.BUCKET:
+            object.__setattr__(self, "burst", self.burst or self._default_burst)
+        elif self.burst is not None:
+            raise InvalidRate(f"Rate(burst={self.burst!r}): a window has no burst")
+
+    @property
+    def _default_burst(self) -> int:
+        return max(math.floor(per_second(self) * LOOK), 1)
+
+    @property
+    def has_default_burst(self) -> bool:
+        """Tell whether the burst is what it would be if none had been given."""
+        return self.burst in (None, self._default_burst)
 
     @property
     def most(self) -> int:
@@ -51,9 +87,19 @@ class Rate:
         return self.count if self.burst is None else self.burst
 
 
+def _read_per(value: object) -> timedelta:
+    try:
+        per = parse_duration(value)
+    except ValueError as error:
+        raise InvalidRate(f"Rate(per={value!r}): {error}") from None
+    if not timedelta(0) < per <= MAX_PER:
+        raise InvalidRate(f"Rate(per={value!r}): must be above 0, at most {MAX_PER.days} days")
+    return per
+
+
 def _check_number(field: str, value: object) -> None:
     if type(value) is not int or not 1 <= value <= MAX_COUNT:
-        raise ValueError(f"Rate({field}={value!r}): must be a whole number, 1 to {MAX_COUNT:,}")
+        raise InvalidRate(f"Rate({field}={value!r}): must be a whole number, 1 to {MAX_COUNT:,}")
 
 
 class Grants(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from detent.lazy import PerLoop
 from detent.notifiers.endurance import listen_for_ever
 from detent.notifiers.outbox import Outboxes
-from detent.notifiers.wire import decode, payloads
+from detent.notifiers.wire import pass_on, payloads
 from detent.spi.notifier import Receive, Wake
 
 # How long a server may take to let us in, or to take a message.
@@ -64,7 +64,7 @@ class CarriedNotifier:
         async def session(connected: Callable[[], None]) -> None:
             line = await self._connected()
             try:
-                await line.hear(lambda message: receive(decode(message)), connected)
+                await line.hear(lambda message: pass_on(message, receive), connected)
             finally:
                 await self._close(line)
 

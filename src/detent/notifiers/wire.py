@@ -16,6 +16,7 @@ from detent.spi.notifier import (
     Hint,
     LeaderHint,
     LockHint,
+    Receive,
     ScheduleHint,
     SignalHint,
     Wake,
@@ -57,9 +58,19 @@ def decode(payload: str | bytes) -> list[Wake]:
             wake = _hint(fields) if isinstance(fields, list) else _other_wake(fields)
             if wake is not None:
                 wakes.append(wake)
-    except (ValueError, TypeError, OverflowError):
+    except (ValueError, TypeError, OverflowError, RecursionError):
         return wakes
     return wakes
+
+
+def pass_on(payload: str | bytes, receive: Receive) -> None:
+    """Pass on the wake-ups in a payload, if there are any.
+
+    To receive nothing means that some may be missing, and costs a look at everything: what anyone
+    can send to the channel must not lead to that.
+    """
+    if wakes := decode(payload):
+        receive(wakes)
 
 
 def _hint(fields: list[Any]) -> Wake | None:

@@ -1,20 +1,15 @@
 """Sends events by HTTP, signed, one POST each."""
 
 import asyncio
-import http.client
 import json
-import socket
-import ssl
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import Any, Final
+from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 from detent.errors import ConfigError, DeliveryFailed
+from detent.sinks.client import HttpClient
 from detent.sinks.signature import SIGNATURE, TIMESTAMP, Secret, checked_secrets, sign
 from detent.spi.outbox import AlertInfo, OutboxEvent
 from detent.spi.sinks import document
@@ -23,13 +18,20 @@ from detent.version import __version__
 DEFAULT_TIMEOUT: Final = 10.0
 # These say "not now"; any other 4xx says "not this".
 _LATER: Final = (408, 425, 429)
-_SCHEMES: Final = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
+_SCHEMES: Final = ("http", "https")
 _SHOWN: Final = 200
-_OURS: Final = ("content-length", "content-type", "host", "transfer-encoding", "user-agent")
+_OURS: Final = (
+    "connection",
+    "content-length",
+    "content-type",
+    "host",
+    "transfer-encoding",
+    "user-agent",
+)
 
 
 class WebhookSink:
-    """A sink that posts JSON to a URL.
+    """A sink that posts JSON to a URL, over connections that stay open.
 
     Anything but a 2xx answer in time is tried again later; `Retry-After` is honoured, redirects
     are not followed. With `secret` each request is signed (see `verify_signature`); of several
@@ -45,6 +47,7 @@ class WebhookSink:
         timeout: float = DEFAULT_TIMEOUT,
     ) -> None:
         self._url = _checked_url(url)
+        self._client = HttpClient(self._url)
         self._secrets = () if secret is None else checked_secrets("WebhookSink", secret)
         self._headers = _checked_headers(headers or {})
         if type(timeout) not in (int, float) or not 0 < timeout <= 300:
@@ -69,70 +72,18 @@ class WebhookSink:
         }
         if self._secrets:
             headers[SIGNATURE] = sign(body, stamp, self._secrets)
-        lines: list[http.client.HTTPConnection] = []
         try:
-            await _on_thread(lambda: self._post(lines, body, headers))
-        except asyncio.CancelledError:
-            for line in lines:
-                _hang_up(line)
-            raise
-
-    def _post(
-        self, lines: list[http.client.HTTPConnection], body: bytes, headers: Mapping[str, str]
-    ) -> None:
-        """Send one request, and raise unless it was accepted; on a thread.
-
-        The connection is added to `lines`, so that another thread can end it.
-        """
-        connection = self._connection()
-        lines.append(connection)
-        target = self._url.path or "/"
-        if self._url.query:
-            target = f"{target}?{self._url.query}"
-        try:
-            connection.request("POST", target, body, dict(headers))
-            with connection.getresponse() as answer:
-                # Nobody waits for the end of an answer that may have none.
-                said = b"" if 200 <= answer.status < 300 else answer.read1(_SHOWN)
-        except (OSError, http.client.HTTPException) as error:
+            async with asyncio.timeout(self.timeout):
+                answer = await self._client.post(body, headers)
+        except TimeoutError as error:
+            raise DeliveryFailed(f"TimeoutError: no answer within {self.timeout:g} s") from error
+        except OSError as error:
             raise DeliveryFailed(f"{type(error).__name__}: {error}") from error
-        finally:
-            connection.close()
-        _judge(answer.status, said, answer.getheader("Retry-After"))
+        _judge(answer.status, answer.body[:_SHOWN], answer.headers.get("retry-after"))
 
-    def _connection(self) -> http.client.HTTPConnection:
-        settings: dict[str, Any] = {"timeout": self.timeout}
-        if self._url.scheme == "https":
-            settings["context"] = ssl.create_default_context()
-        assert self._url.hostname is not None
-        make: type[http.client.HTTPConnection] = _SCHEMES[self._url.scheme]
-        # Without a port it would look for one in the host, and an IPv6 address has colons.
-        return make(self._url.hostname, self._url.port or make.default_port, **settings)
-
-
-async def _on_thread(work: Callable[[], None]) -> None:
-    """Run something on a thread that does not keep the process alive, as a pool's would."""
-    done: Future[None] = Future()
-    # As a pool does: what has begun cannot be canceled, and may end when nobody waits for it.
-    done.set_running_or_notify_cancel()
-
-    def run() -> None:
-        try:
-            work()
-        except BaseException as error:  # noqa: BLE001  handed on to whoever waits
-            done.set_exception(error)
-        else:
-            done.set_result(None)
-
-    threading.Thread(target=run, name="detent-webhook", daemon=True).start()
-    await asyncio.wrap_future(done)
-
-
-def _hang_up(connection: http.client.HTTPConnection) -> None:
-    """Let go of a receiver who answers drop by drop, or the thread would stay with him."""
-    if connection.sock is not None:
-        with suppress(OSError):
-            connection.sock.shutdown(socket.SHUT_RDWR)
+    async def close(self) -> None:
+        """Close the connections that are kept open; the next delivery opens one again."""
+        await self._client.close()
 
 
 def _judge(status: int, said: bytes, retry_after: str | None) -> None:

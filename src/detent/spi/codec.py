@@ -12,5 +12,8 @@ class Codec(Protocol):
     def encode(self, value: Any) -> bytes:
         """Return bytes for a value, or raise `InvalidArguments` with the path to the culprit."""
 
+    def canonical(self, value: Any) -> bytes:
+        """Return the same bytes for equal values, in whatever order sets and dicts hold theirs."""
+
     def decode(self, data: bytes, type_: Any = Any) -> Any:
         """Return the value as `type_`, or raise `InvalidArguments` with the path."""

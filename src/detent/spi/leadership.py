@@ -30,6 +30,10 @@ class Term(NamedTuple):
     holder: UUID
 
 
+NO_TERM: Final = (None, None, None)
+"""What a statement is given instead of a term by those who need none: people."""
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """Who wants to lead: a node by its incarnation, or any other program by an id of its own."""

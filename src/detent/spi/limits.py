@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import NamedTuple, Protocol
+from enum import StrEnum
+from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from detent.model.job import Claim
 from detent.model.limits import Limit
-from detent.spi.scans import LaneScan
+from detent.spi.leadership import Term
+from detent.spi.scans import Floor, LaneScan
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,67 @@ class GatedLane(NamedTuple):
     """None when nothing is due."""
 
 
+class Refusal(StrEnum):
+    """Why a claim from a family took nothing."""
+
+    NOT_OFFERED = "refused"
+    """Its limit, its queue or the store asks for claims lane by lane."""
+    BUSY = "busy"
+    """Another claim holds the family: it may be asked again after a moment."""
+    PAUSED = "paused"
+    DEAD = "dead"
+    """The node may not claim."""
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyRequest:
+    """What a node asks for of all keys of one limit together: at most `room` jobs."""
+
+    node: UUID
+    family: str
+    """See `detent.model.gates.family_of`."""
+    queue: str
+    room: int
+    walk: int
+    """How many due jobs to look at: the first in their order, whether they may run or not."""
+    least: int
+    """The lowest aged priority to be taken."""
+    floors: Sequence[Floor | None]
+    """Where to begin, by priority; see `LaneScan`."""
+    without: Sequence[str]
+    """Lanes to leave alone: the node claims from each of them by itself."""
+    boost_interval: timedelta
+    inline_args: int
+
+
+class FamilyAnswer(NamedTuple):
+    """What a claim from a family came to."""
+
+    claims: list[Claim]
+    refusal: Refusal | None = None
+    """Why nothing was tried; the rest means nothing then."""
+    blocked: int = 0
+    """How many of the jobs it looked at were kept out by their keys."""
+    is_all: bool = True
+    """Whether it looked at all that are due."""
+    head: Head | None = None
+    """The most urgent that it left though its key is open; None if it saw none."""
+    last: Head | None = None
+    """The last that it looked at: what it has not seen is at most as urgent."""
+    due_in: float | None = None
+    """Seconds until the next one is due that is not due yet, None if there is none."""
+    keys: int = 0
+    """How many keys it saw."""
+    floors: Sequence[Floor | None] = (None,) * 5
+    """The first of each priority that is not in `without`: the next scan may begin there."""
+    crowd: Sequence[str] = ()
+    """Lanes of which it saw many jobs that are kept out: better claimed from by themselves."""
+
+
+NOT_OFFERED: Final = FamilyAnswer([], Refusal.NOT_OFFERED)
+"""The answer of a store in which only single lanes can be claimed from."""
+
+
 class LimitInfo(NamedTuple):
     """A limit as people see it."""
 
@@ -118,12 +181,35 @@ class LimitStore(Protocol):
         job is due.
         """
 
-    async def forget_holds(self, limit: int) -> int:
-        """Forget which jobs held ordered gates and have ended, up to so many; return how many."""
+    async def claim_family(self, request: FamilyRequest) -> FamilyAnswer:
+        """Move due jobs to running, of all lanes that differ in nothing but the key of their gate.
+
+        It means the same as `claim_gated` of all these lanes: no key takes more than its limit in
+        sum over both kinds of claims, each key keeps its own order, and a job that holds an ordered
+        gate goes first. Over all keys the order is that of `claim_jobs`. It looks at the first
+        `walk` due jobs and takes of these what may run, so what is blocked costs no more than that.
+
+        A store need not offer it, and does not for limits with a rate, for those that nobody has
+        declared and in queues that have a limit: the node then claims lane by lane.
+        """
+
+    async def forget_holds(self, limit: int, term: Term | None = None) -> int:
+        """Forget which jobs held ordered gates and have ended, up to so many; return how many.
+
+        Under a `term` that is over, nothing goes.
+        """
 
     async def gated_lanes(
-        self, queues: Sequence[str], after: str, limit: int, boost_interval: timedelta
+        self,
+        queues: Sequence[str],
+        after: str,
+        limit: int,
+        boost_interval: timedelta,
+        whole: Sequence[str] = (),
     ) -> list[GatedLane]:
         """Return up to `limit` lanes of these queues that have gates, in the order of their bytes,
         those behind `after`. Locks nothing, and walks over no lane's jobs.
+
+        Of the families in `whole` at least one lane of each that holds jobs, and all lanes of
+        suspects; those may come on any page.
         """

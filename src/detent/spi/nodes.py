@@ -64,6 +64,9 @@ class Beat(NamedTuple):
     """Queues that were scaled for all nodes, and to how many slots on each."""
     limited: Sequence[str] = ()
     """Queues that have a limit of their own."""
+    safe_for: float | None = None
+    """Where the lease could not be renewed because nobody can write: for how many seconds nobody
+    can end it either. None when it was renewed."""
 
 
 @dataclass(frozen=True, slots=True)

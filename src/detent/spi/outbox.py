@@ -119,10 +119,12 @@ class OutboxStore(Protocol):
         delivered or has become undeliverable.
         """
 
-    async def events_delivered(self, ids: Sequence[int]) -> int:
+    async def events_delivered(self, events: Sequence[OutboxEvent]) -> int:
         """Remove events that somebody has; return how many were still there.
 
-        An alert among them is marked as delivered.
+        An alert among them is marked as delivered. An event of the same id that tells of another
+        job, or of another end, stays: a store that has lost the end of its history may give an id
+        again.
         """
 
     async def put_off_event(
@@ -130,7 +132,8 @@ class OutboxStore(Protocol):
     ) -> bool:
         """Let an event be taken again after a delay; None makes it undeliverable.
 
-        Return False, and change nothing, when it was delivered or taken by others meanwhile.
+        Return False, and change nothing, when it was delivered or taken by others meanwhile, or
+        when another event has its id.
         """
 
     async def list_events(
@@ -159,12 +162,17 @@ class AlertStore(Protocol):
     """Counts failures of one kind, so that they are told of once in each window of time."""
 
     async def raise_alerts(
-        self, failures: Sequence[Failures], window: timedelta, sinks: Sequence[str]
+        self,
+        failures: Sequence[Failures],
+        window: timedelta,
+        sinks: Sequence[str],
+        most_kinds: int,
     ) -> int:
         """Count failures; the first of its kind in a window also writes one event for each sink.
 
-        Windows follow one another by the store's clock, and begin at multiples of their length.
-        Return how many alerts are new.
+        A window begins with the first failure of its kind, by the store's clock. A task of which
+        `most_kinds` windows are open gets one more alert, the `summary`, which counts the failures
+        of all other kinds. Return how many alerts are new.
         """
 
     async def alerts(

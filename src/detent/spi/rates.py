@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from detent.model.rates import Rate
+from detent.spi.leadership import Term
 
 
 class RateAsk(NamedTuple):
@@ -30,8 +31,11 @@ class RateStore(Protocol):
     async def take(self, asks: Sequence[RateAsk]) -> list[RateVerdict]:
         """Answer each ask, in order. Asks for the same name see each other."""
 
-    async def forget_rates(self, idle_seconds: float, limit: int) -> int:
-        """Remove the counts of names that have been full again for so long; return how many."""
+    async def forget_rates(self, idle_seconds: float, limit: int, term: Term | None = None) -> int:
+        """Remove the counts of names that have been full again for so long; return how many.
+
+        Under a `term` that is over, nothing goes.
+        """
 
 
 class RateLimiter(Protocol):

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from detent.model.retention import StateRules
 from detent.model.state import State
+from detent.spi.leadership import Term
 
 
 class Mark(NamedTuple):
@@ -26,6 +27,8 @@ class PruneRequest:
     """The most jobs to take; somewhat more may be looked at."""
     after: Mark | None = None
     """Where the page before ended; None begins with the oldest."""
+    term: Term | None = None
+    """That of the leader who asks; under one that is over, nothing goes."""
 
 
 class PrunedPage(NamedTuple):
@@ -58,8 +61,14 @@ class RetentionStore(Protocol):
         those that stayed; a job whose id was made by a clock that is ahead may be seen later.
         """
 
-    async def prune_keys(self, limit: int) -> int:
-        """Delete idempotency keys that have expired; return how many."""
+    async def prune_keys(self, limit: int, term: Term | None = None) -> int:
+        """Delete idempotency keys that have expired; return how many.
 
-    async def prune_archive(self, keep: timedelta, limit: int) -> int:
-        """Delete archived jobs that have been in the archive for longer; return how many."""
+        Under a `term` that is over, nothing goes.
+        """
+
+    async def prune_archive(self, keep: timedelta, limit: int, term: Term | None = None) -> int:
+        """Delete archived jobs that have been in the archive for longer; return how many.
+
+        Under a `term` that is over, nothing goes.
+        """

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple, Protocol
 
 from detent.model.schedule import FiredSlot, FirePlan, Overlap, PlannedSlot, ScheduleInfo, SlotInfo
+from detent.spi.leadership import Term
 
 HOLD: Final = timedelta(seconds=30)
 """How long a schedule that could not be fired is left alone before the next try."""
@@ -38,8 +39,13 @@ class ScheduleStore(Protocol):
     ) -> list[ScheduleInfo]:
         """Return schedules by name, those that come after the name `after`."""
 
-    async def delete_schedule(self, name: str, expected: int | None = None) -> bool:
-        """Remove a schedule (its slots stay as history); return whether there was one."""
+    async def delete_schedule(
+        self, name: str, expected: int | None = None, term: Term | None = None
+    ) -> bool:
+        """Remove a schedule (its slots stay as history); return whether there was one.
+
+        Under a `term` that is over, nothing is removed.
+        """
 
     async def pause_schedules(self, *, name: str | None = None, group: str | None = None) -> int:
         """Let a schedule, or all of a group now and later, fire no more; return how many.
@@ -97,8 +103,11 @@ class ScheduleStore(Protocol):
     async def live_jobs_of(self, name: str) -> list[SlotInfo]:
         """Return the slots whose jobs have not ended, in the order in which they were fired."""
 
-    async def prune_slots(self, keep: timedelta, limit: int) -> int:
-        """Delete slots written longer ago than that whose job is gone or ended; return how many."""
+    async def prune_slots(self, keep: timedelta, limit: int, term: Term | None = None) -> int:
+        """Delete slots written longer ago than that whose job is gone or ended; return how many.
+
+        Under a `term` that is over, nothing goes.
+        """
 
     async def save_calendar(self, name: str, data: bytes) -> None:
         """Keep a calendar under its name, in place of one that was there."""

@@ -13,6 +13,8 @@ class Surface(StrEnum):
     RESULT = "result"
     ERROR = "error"
     SIGNAL = "signal"
+    DIGEST = "digest"
+    """What the arguments come to; kept beside an idempotency key."""
     SCHEDULE_ARGS = "schedule args"
     SCHEDULE_PARAMS = "schedule params"
     """What a schedule makes jobs from; bound to its name (`place_of`), and sealed anew for each."""

@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 from detent.spi.outbox import ALERT, AlertInfo, OutboxEvent
 
@@ -16,6 +16,14 @@ class Sink(Protocol):
 
         `detent.errors.DeliveryFailed` says when, or that there is little hope.
         """
+
+
+@runtime_checkable
+class ClosableSink(Sink, Protocol):
+    """A sink that keeps something open between deliveries."""
+
+    async def close(self) -> None:
+        """Let go of it; a node calls this when it stops, and another may deliver afterwards."""
 
 
 @dataclass(frozen=True, slots=True)

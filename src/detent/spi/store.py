@@ -64,7 +64,8 @@ class EnqueueStore(Protocol):
     async def enqueue_keyed(self, job: NewJob, keys: Keys) -> Placed:
         """Store one job unless one of its keys is taken; say which job holds the keys.
 
-        A live idempotency key always returns its first job. A business key held by a live job
+        Keys belong to the task of the job. A live idempotency key always returns its first job,
+        with the digest that is kept beside it. A business key held by a live job
         follows `keys.on_conflict`: `raise` and `return` store nothing (`raise` also names the
         key), `replace` cancels the holder; when the holder is running its cancel is requested
         and the new job waits until it has ended. Calls that replace at the same time take turns
@@ -278,6 +279,12 @@ class QueueInfo(NamedTuple):
     started: int = 0
     """How many of the claimed jobs have begun, as their nodes said with the last heartbeat. The
     others wait on their node: for a slot, a thread, a child process or the rest of a batch."""
+    paused_jobs: int = 0
+    """How many of its jobs are paused one by one."""
+    unknown: int = 0
+    """How many wait because no node knows their task."""
+    served: bool = True
+    """Whether a live node serves it."""
 
 
 class InspectStore(Protocol):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from detent.testing.simulation.__main__ import plan_of
 from detent.testing.simulation.run import simulate
-from tests.sim.mutants.mutants import FAST, PATIENT, Mutant, hunt, keep, load, table
+from tests.sim.mutants.mutants import FAST, PATIENT, ROOT, Mutant, hunt, keep, load, passes, table
 
 README = Path(__file__).with_name("README.md")
 # Small pages are set for the whole process: no two runs at once.
@@ -36,35 +36,38 @@ def main(arguments: list[str]) -> int:
     ]
     limit = FAST if options.fast else PATIENT
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        seeds = list(pool.map(lambda each: report(each, limit), chosen))
+        proofs = list(pool.map(lambda each: report(each, limit), chosen))
     if options.keep:
-        for mutant, seed in zip(chosen, seeds, strict=True):
-            if seed is not None:
-                keep(mutant, seed)
+        for mutant, proof in zip(chosen, proofs, strict=True):
+            if proof is not None:
+                keep(mutant, proof)
         README.write_text(readme())
-    caught = [seed is not None for seed in seeds]
+    caught = [proof is not None for proof in proofs]
     sys.stdout.write(f"{sum(caught)} of {len(chosen)} mutants noticed\n")
     return 0 if all(caught) else 1
 
 
-def report(mutant: Mutant, limit: int) -> int | None:
-    """Hunt one and say what came of it; return the seed that proves it."""
+def report(mutant: Mutant, limit: int) -> str | None:
+    """Hunt one and say what came of it; return the seed or the test that proves it."""
     began = time.monotonic()
-    seed = hunt(mutant, limit)
+    proof = hunt(mutant, limit)
     took = time.monotonic() - began
-    innocent = seed is None or not simulate_quietly(mutant, seed)
-    verdict = f"seed {seed}" if seed is not None else f"NOT NOTICED by {limit} seeds"
+    innocent = proof is None or is_innocent(mutant, proof)
+    by = "its test" if mutant.test is not None else f"seed {proof}"
+    verdict = by if proof is not None else f"NOT NOTICED by {mutant.test or f'{limit} seeds'}"
     if not innocent:
         verdict += ", but so does the unmutated code: NOT A PROOF"
     sys.stdout.write(f"{mutant.name:40} {verdict:12} {took:6.1f} s  {mutant.rule}\n")
     sys.stdout.flush()
-    return seed if innocent else None
+    return proof if innocent else None
 
 
-def simulate_quietly(mutant: Mutant, seed: int) -> bool:
-    """Return whether the unmutated code breaks a rule with this seed."""
+def is_innocent(mutant: Mutant, proof: str) -> bool:
+    """Return whether the unmutated code keeps all rules with this seed, or passes this test."""
+    if mutant.test is not None:
+        return passes(proof, ROOT / "src")
     with _one_at_a_time:
-        return bool(simulate(seed, plan_of(mutant.plan)).broken)
+        return not simulate(int(proof), plan_of(mutant.plan)).broken
 
 
 def readme() -> str:

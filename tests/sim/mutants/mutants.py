@@ -32,8 +32,10 @@ class Mutant:
     """Who had it."""
     rule: str
     """The rule that notices it."""
-    seed: int
-    """The seed that noticed it when this was written."""
+    seed: int | None
+    """The seed that noticed it when this was written; None if a test notices it."""
+    test: str | None
+    """The test that notices it, where a simulation cannot: threads, connections, signals."""
     plan: Sequence[str]
     fast: bool
     """Whether a few seeds are enough to notice it."""
@@ -53,7 +55,8 @@ def _read(path: Path) -> Mutant:
         bug=said["Bug"],
         peers=said["Peers"],
         rule=said["Rule"],
-        seed=int(said["Seed"]),
+        seed=None if "Test" in said else int(said["Seed"]),
+        test=said.get("Test"),
         plan=said.get("Plan", "").split(),
         fast=said.get("Fast", "yes") == "yes",
         path=path,
@@ -85,9 +88,11 @@ def plant(mutant: Mutant, folder: Path, *options: str) -> None:
         raise Rotten(f"{mutant.path.name} no longer applies: {done.stderr.strip()}")
 
 
-def hunt(mutant: Mutant, limit: int) -> int | None:
-    """Return the first seed that notices a mutant, or None if so many do not."""
+def hunt(mutant: Mutant, limit: int) -> str | None:
+    """Return what notices a mutant first: a seed, or its test; None if nothing does."""
     with planted(mutant) as source:
+        if mutant.test is not None:
+            return None if passes(mutant.test, source) else mutant.test
         done = subprocess.run(
             [sys.executable, HUNT, mutant.rule, str(limit), str(mutant.seed), *mutant.plan],
             env={**os.environ, "PYTHONPATH": str(source)},
@@ -98,19 +103,37 @@ def hunt(mutant: Mutant, limit: int) -> int | None:
     if done.returncode:
         raise Rotten(f"{mutant.path.name} breaks more than it should:\n{done.stderr[-2000:]}")
     said = done.stdout.split()[-1]
-    return None if said == "none" else int(said)
+    return None if said == "none" else said
 
 
-def keep(mutant: Mutant, seed: int) -> None:
+def passes(test: str, source: Path) -> bool:
+    """Return whether a test passes with these sources; it has to exist."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", test],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(source)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode not in (0, 1):
+        raise Rotten(f"{test} cannot be run:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return done.returncode == 0
+
+
+def keep(mutant: Mutant, noticed: str) -> None:
     """Write a seed that noticed a mutant into its patch."""
+    if mutant.test is not None:
+        return
     text = mutant.path.read_text()
-    mutant.path.write_text(text.replace(f"\nSeed: {mutant.seed}\n", f"\nSeed: {seed}\n", 1))
+    mutant.path.write_text(text.replace(f"\nSeed: {mutant.seed}\n", f"\nSeed: {noticed}\n", 1))
 
 
 def table(mutants: Sequence[Mutant]) -> str:
     """Return the mutants as a table for people."""
-    lines = ["| mutant | the bug, and who had it | the rule that notices it | seed |", "|-|-|-|-|"]
+    head = "| mutant | the bug, and who had it | the rule that notices it | seed, or test |"
+    lines = [head, "|-|-|-|-|"]
     for each in mutants:
-        seed = " ".join([str(each.seed), *each.plan])
-        lines.append(f"| `{each.name}` | {each.bug}: {each.peers} | {each.rule} | `{seed}` |")
+        proof = each.test or " ".join([str(each.seed), *each.plan])
+        lines.append(f"| `{each.name}` | {each.bug}: {each.peers} | {each.rule} | `{proof}` |")
     return "\n".join(lines) + "\n"

@@ -15,8 +15,8 @@ async def retry_as_number(to: str) -> str:
     return to
 
 
-@app.task(timeout="30s")  # error: seconds or a timedelta
-async def timeout_as_text(to: str) -> str:
+@app.task(timeout=["30s"])  # error: a duration
+async def timeout_as_list(to: str) -> str:
     return to
 
 
@@ -37,5 +37,5 @@ app.task("tasks.send")  # error: a name is not a function
 async def watched(ctx: JobContext, to: str) -> str:
     ctx.progres(0.5)  # error: no such method
     ctx.attempt = 2  # error: not for the task to change
-    ctx.log.info(to, to)  # error: one message
+    ctx.log.info()  # error: no message
     return to

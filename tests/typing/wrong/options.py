@@ -14,7 +14,7 @@ async def send(to: str, body: str = "") -> str:
 
 def options() -> None:
     send.options(dely=timedelta(minutes=5))  # error: no such option
-    send.options(delay=5)  # error: a timedelta
+    send.options(delay=[5])  # error: a duration
     send.options(at="tomorrow")  # error: a datetime
     send.options(queue=7)  # error: a name
     send.options(priority="high")  # error: a Priority

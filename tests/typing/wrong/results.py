@@ -42,7 +42,7 @@ async def results() -> None:
     assert (await (await find.enqueue(1)).result()).number  # error: may be None
     job: Job[int] = sent  # error: Job[str]
     assert job.result_type  # error: no such attribute
-    await sent.result(timeout="10s")  # error: seconds or a timedelta
+    await sent.result(timeout=["10s"])  # error: a duration
     await sent.enqueue("grace")  # error: a job is not a task
 
 

@@ -16,6 +16,7 @@ from detent.config import RetentionConfig
 from detent.events import Bus, Pruned, StoreTrouble
 from detent.model.retention import StateRules
 from detent.model.state import State
+from detent.spi.leadership import Term
 from detent.spi.retention import Mark, PruneRequest, RetentionStore
 from detent.spi.runtime import Runtime
 
@@ -62,15 +63,17 @@ class Pruner(Service):
         self._largest = config.page
         self._size = min(FIRST_PAGE, config.page)
         self._sweep: Sweep | None = None
-        self.may_sweep: Callable[[], bool] = lambda: True
-        """One node is enough for this, though two would do no harm."""
+        self.term: Callable[[], Term | None] | None = None
+        """The term under which this node sweeps, if it leads; one node is enough for this."""
+        self._under: Term | None = None
 
     async def run_once(self) -> float:
         """Do one page; a node that has just started lets some time pass first."""
         if self._sweep is None:
             self._sweep = self._new_sweep()
             return self.unasked(self._interval * self.runtime.uniform(0.0, 1.0))
-        if not self.may_sweep():
+        self._under = None if self.term is None else self.term()
+        if self._under is None and self.term is not None:
             return self.unasked(self._interval * self.runtime.uniform(0.8, 1.0))
         sweep = self._sweep
         started = self.runtime.monotonic()
@@ -116,13 +119,14 @@ class Pruner(Service):
 
     async def _prune_keys(self) -> bool:
         size, sweep = self._size, self._going
-        gone = await self._store.prune_keys(size)
+        gone = await self._store.prune_keys(size, self._under)
         sweep.expired_keys += gone
         return gone >= size
 
     async def _prune_jobs(self, state: State, rules: StateRules) -> bool:
         sweep = self._going
-        page = await self._store.prune_jobs(PruneRequest(state, rules, self._size, sweep.after))
+        request = PruneRequest(state, rules, self._size, sweep.after, self._under)
+        page = await self._store.prune_jobs(request)
         sweep.deleted += page.deleted
         sweep.archived += page.archived
         sweep.after = page.after
@@ -136,7 +140,7 @@ class Pruner(Service):
     async def _prune_archive(self) -> bool:
         assert self._archive_keep is not None
         size, sweep = self._size, self._going
-        gone = await self._store.prune_archive(self._archive_keep, size)
+        gone = await self._store.prune_archive(self._archive_keep, size, self._under)
         sweep.dropped += gone
         return gone >= size
 

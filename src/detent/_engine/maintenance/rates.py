@@ -37,10 +37,11 @@ class RateForgetter(Service):
 
     async def run_once(self) -> float:
         """Forget a page, if this node leads."""
-        if self._elector.leads(MAINTENANCE) is None:
+        term = self._elector.leads(MAINTENANCE)
+        if term is None:
             return self.unasked(GLANCE.total_seconds())
-        rates = await self._store.forget_rates(IDLE.total_seconds(), PAGE)
-        holds = await self._store.forget_holds(PAGE)
+        rates = await self._store.forget_rates(IDLE.total_seconds(), PAGE, term)
+        holds = await self._store.forget_holds(PAGE, term)
         if max(rates, holds) >= PAGE:
             return 1.0
         return INTERVAL.total_seconds() * self.runtime.uniform(0.8, 1.0)

@@ -40,10 +40,11 @@ class SlotForgetter(Service):
 
     async def run_once(self) -> float:
         """Forget a page, if this node leads."""
-        if self._keep is None or self._elector.leads(MAINTENANCE) is None:
+        term = self._elector.leads(MAINTENANCE)
+        if self._keep is None or term is None:
             return self.unasked(GLANCE.total_seconds())
         started = self.runtime.monotonic()
-        gone = await self._store.prune_slots(self._keep, PAGE)
+        gone = await self._store.prune_slots(self._keep, PAGE, term)
         if gone == PAGE:
             return max(self.runtime.monotonic() - started, SHORTEST_REST)
         return INTERVAL.total_seconds() * self.runtime.uniform(0.8, 1.0)

@@ -1,5 +1,6 @@
 """`detent jobs cancel|retry|pause|resume|delete`: the same command with five verbs."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
@@ -71,13 +72,17 @@ def examples(verb: str, state: State) -> str:
 
 @click.command("cancel", epilog=examples("cancel", State.PENDING))
 @click.option("--reason", metavar="TEXT", help="Why; it is kept with the job.")
+@click.option("--wait", is_flag=True, help="Wait until jobs named by their ids have stopped.")
 @change_options
-def cancel_command(reason: str | None, **options: Any) -> None:
+def cancel_command(reason: str | None, wait: bool, **options: Any) -> None:
     """Cancel jobs; those that run are asked to stop.
 
-    By their ids, or all that match the filters.
+    By their ids, or all that match the filters. With --wait the answer says what came of it: a job
+    that ended otherwise before it could stop is named, and the exit code is 1.
     """
-    _change(CANCEL, options, reason)
+    if wait and not options["ids"]:
+        raise NotUnderstood("detent jobs cancel: --wait needs the ids of the jobs")
+    _change(CANCEL, options, reason, wait)
 
 
 @click.command("retry", epilog=examples("retry", State.FAILED))
@@ -121,7 +126,9 @@ def delete_command(**options: Any) -> None:
     _change(DELETE, options)
 
 
-def _change(kind: Kind, options: dict[str, Any], reason: str | None = None) -> None:
+def _change(
+    kind: Kind, options: dict[str, Any], reason: str | None = None, wait: bool = False
+) -> None:
     config = load_config(options.pop("url"), options.pop("schema"))
     ids: Sequence[UUID] = tuple(dict.fromkeys(options.pop("ids")))
     everything, yes = options.pop("everything"), options.pop("yes")
@@ -137,30 +144,40 @@ def _change(kind: Kind, options: dict[str, Any], reason: str | None = None) -> N
             + ("" if narrow else f"a filter such as --state {kind.meant[0]}, or --all")
         )
     if ids:
-        changed = with_session(config, lambda session: _change_each(session, kind, ids, reason))
+        changed = with_session(
+            config, lambda session: _change_each(session, kind, ids, reason, wait)
+        )
     else:
         changed = _change_many(config, kind, where, reason, yes)
     _print(kind, changed, as_json)
 
 
 async def _change_each(
-    session: Session, kind: Kind, ids: Sequence[UUID], reason: str | None
+    session: Session, kind: Kind, ids: Sequence[UUID], reason: str | None, wait: bool
 ) -> Changed:
     changed = Changed()
-    for job_id in ids:
+
+    async def change(job_id: UUID) -> None:
         try:
-            changed.states[job_id] = await _one(session.jobs, kind, job_id, reason)
+            changed.states[job_id] = await _one(session.jobs, kind, job_id, reason, wait)
         except (Conflict, JobNotFound, KeyTaken) as error:
             changed.refused[job_id] = str(error)
+
+    if wait:
+        # Side by side: none is asked only when another one has stopped.
+        await asyncio.gather(*map(change, ids))
+    else:
+        for job_id in ids:
+            await change(job_id)
     changed.count = len(changed.states)
     return changed
 
 
-async def _one(jobs: Jobs, kind: Kind, job_id: UUID, reason: str | None) -> str:
+async def _one(jobs: Jobs, kind: Kind, job_id: UUID, reason: str | None, wait: bool) -> str:
     """Change one job; return what it is now."""
     match kind.name:
         case "cancel":
-            state = await jobs.cancel(job_id, reason=reason)
+            state = await jobs.cancel(job_id, reason=reason, wait=wait)
             return "asked to stop" if state is State.RUNNING else str(state)
         case "retry":
             return str(await jobs.retry(job_id))

@@ -1,11 +1,11 @@
 """Jobs as values for programs, and in words for people."""
 
-import json
 from datetime import datetime
 from typing import Any, Final
 
 from detent.cli.moments import ago, iso
 from detent.model.job import Attempt, JobInfo, LogEntry, Priority
+from detent.model.payloads import decoded
 from detent.model.state import State
 
 REASONS: Final = {
@@ -38,6 +38,7 @@ def brief(job: JobInfo) -> dict[str, Any]:
         "unique": job.unique_key,
         "reason": job.reason,
         "cancel_requested": job.cancel_requested,
+        "cancel_too_late": job.cancel_too_late,
         # A database may keep it as a short float: 0.4 comes back with a long tail.
         "progress": None if job.progress is None else round(job.progress, 4),
         "progress_message": job.progress_message,
@@ -49,12 +50,12 @@ def full(job: JobInfo) -> dict[str, Any]:
     return brief(job) | {
         "fence": job.fence,
         "principal": job.principal,
-        "superseded_by": None if job.superseded_by is None else str(job.superseded_by),
-        "args": decoded(job.args, job.codec),
+        "superseded_by": None if job.replaced_by is None else str(job.replaced_by),
+        "args": job.decoded_args,
         "params": decoded(job.params, job.codec),
         "options": said(job.options),
-        "result": decoded(job.result, job.codec),
-        "error": decoded(job.error),
+        "result": job.decoded_result,
+        "error": job.decoded_error,
     }
 
 
@@ -87,20 +88,6 @@ def said(options: bytes | None) -> Any:
     if isinstance(found, dict):
         found.pop("principal", None)
     return found or None
-
-
-def decoded(data: bytes | None, codec: str = "json") -> Any:
-    """Return a payload as values; what nobody here can read is only described."""
-    if data is None:
-        return None
-    try:
-        return json.loads(data) if codec == "json" else _unreadable(data, codec)
-    except ValueError:
-        return _unreadable(data, codec)
-
-
-def _unreadable(data: bytes, codec: str) -> str:
-    return f"<{len(data):,} bytes of {codec}>"
 
 
 def when(job: JobInfo, at: datetime) -> str:

@@ -10,7 +10,7 @@ from uuid import UUID
 import click
 
 from detent.cli.command import example, json_option, reading, store_options
-from detent.cli.jobs.record import REASONS, attempt_record, decoded, full, log_record, said
+from detent.cli.jobs.record import REASONS, attempt_record, full, log_record, said
 from detent.cli.jobs.selection import read_id
 from detent.cli.moments import ago, iso, local, now, span
 from detent.cli.output import (
@@ -25,6 +25,7 @@ from detent.cli.output import (
 from detent.cli.running import load_config
 from detent.cli.session import Session, with_session
 from detent.model.job import Attempt, JobInfo, LogEntry, Priority
+from detent.model.payloads import decoded
 from detent.model.state import TERMINAL, State, Verb, verbs
 from detent.spi.nodes import NodeInfo
 from detent.spi.store import QueueInfo
@@ -154,11 +155,13 @@ def _pairs(found: Found, at: datetime, in_full: bool) -> Iterator[tuple[str, Any
         yield "waits", wait
     if job.cancel_requested:
         yield "cancel", "requested; the job has not stopped yet"
+    if job.cancel_too_late:
+        yield "cancel", f"came too late: the job had {job.state}"
     if job.progress is not None:
         yield "progress", _progress(job)
     yield from _ending(job, in_full)
     yield from _times(found, at)
-    yield "args", _value(decoded(job.args, job.codec), in_full)
+    yield "args", _value(job.decoded_args, in_full)
     if job.params is not None:
         yield "params", _value(decoded(job.params, job.codec), in_full)
     yield from _options(job)
@@ -166,13 +169,13 @@ def _pairs(found: Found, at: datetime, in_full: bool) -> Iterator[tuple[str, Any
 
 def _ending(job: JobInfo, in_full: bool) -> Iterator[tuple[str, str]]:
     if job.state is State.SUCCEEDED:
-        yield "result", _value(decoded(job.result, job.codec), in_full)
+        yield "result", _value(job.decoded_result, in_full)
     if job.error is not None:
-        yield "error", _error(decoded(job.error), in_full)
+        yield "error", _error(job.decoded_error, in_full)
     if job.reason is not None and job.state in TERMINAL:
         yield "reason", one_line(job.reason, None if in_full else SHORT)
-    if job.superseded_by is not None:
-        yield "replaced by", str(job.superseded_by)
+    if job.replaced_by is not None:
+        yield "replaced by", str(job.replaced_by)
 
 
 def _times(found: Found, at: datetime) -> Iterator[tuple[str, str]]:

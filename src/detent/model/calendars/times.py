@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 from typing import Final, Self
 
-from detent.model.cron import CronExpression, parse_cron
+from detent.model.cron import CronExpression, describe, parse_cron
 from detent.model.fields import Fields, Where, check_base, check_time
 from detent.model.wording import clock
 from detent.model.zones import steady_until, wall_of, zone_of
@@ -101,7 +101,7 @@ class CronCalendar:
     def __post_init__(self) -> None:
         zone_of(self.timezone)
         check_base("CronCalendar", self.base)
-        if self._parsed.text in ("* * * * *", "* * * * * *"):
+        if self._parsed.is_always:
             raise Where("CronCalendar", "expression").wrong(
                 self.expression, "one that leaves some time"
             )
@@ -127,7 +127,7 @@ class CronCalendar:
 
     def describe(self) -> str:
         """Return it in plain English."""
-        return f"not {self._parsed.describe()}, {self.timezone}"
+        return f"not {describe(self._parsed)}, {self.timezone}"
 
     def to_data(self) -> dict[str, object]:
         """Return it for JSON."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Self
 
-from detent.model.cron import CronExpression, parse_cron
-from detent.model.fields import Fields
+from detent.model.cron import CronExpression, describe, parse_cron
+from detent.model.fields import Fields, Where
 from detent.model.zones import next_named, next_passing, zone_of
 
 
@@ -14,8 +14,8 @@ from detent.model.zones import next_named, next_passing, zone_of
 class Cron:
     """At every local time in `timezone` that a cron expression matches.
 
-    When minute and hour are both given as values, the times are asked for by name: one in a gap
-    fires at its end, one in a fold once. With `*` or a step in either field it follows real time.
+    A cron that has neither every minute nor every hour asks for its times by name: one in a gap
+    fires at the end of the gap, one in a fold fires once. Any other cron follows real time.
     `name` is what `H` is hashed by; the schedule's name takes its place (`for_schedule`).
     """
 
@@ -26,7 +26,7 @@ class Cron:
     def __post_init__(self) -> None:
         zone_of(self.timezone)
         if not isinstance(self.name, str):
-            raise TypeError(f"Cron(name={self.name!r}): must be a text")
+            raise TypeError(f"Cron(name={self.name!r}): must be a string")
         if not self._parsed.hashed:
             # Such that equal ones are equal.
             object.__setattr__(self, "name", "")
@@ -36,7 +36,9 @@ class Cron:
         return parse_cron(self.expression, self.name)
 
     def next_after(self, moment: datetime) -> datetime | None:
-        """Return the first slot strictly after a moment."""
+        """Return the first slot strictly after a moment, which must have a zone."""
+        if moment.tzinfo is None:
+            raise Where("Cron.next_after", "moment").wrong_type(moment, "a datetime with a zone")
         parsed = self._parsed
         following = next_named if parsed.named else next_passing
         try:
@@ -46,7 +48,7 @@ class Cron:
 
     def describe(self) -> str:
         """Return it in plain English."""
-        return f"{self._parsed.describe()}, {self.timezone}"
+        return f"{describe(self._parsed)}, {self.timezone}"
 
     def for_schedule(self, name: str) -> Self:
         """Return it with `H` hashed by the schedule's name, unless it has a name already."""

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
+from detent.model.durations import Duration, parse_duration
 from detent.model.fields import Fields, Where, check_step, number_of_seconds, parse, to_instant
 from detent.model.wording import every
 from detent.model.zones import zone_of
@@ -25,8 +26,19 @@ class Interval:
     anchor: datetime = EPOCH
     timezone: str = "UTC"
 
+    if TYPE_CHECKING:  # the values may be given in more forms than they are kept in
+
+        def __init__(
+            self, every: Duration, anchor: datetime = EPOCH, timezone: str = "UTC"
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         zone = zone_of(self.timezone)
+        if isinstance(self.every, int | float | str):
+            try:
+                object.__setattr__(self, "every", parse_duration(self.every))
+            except ValueError as error:
+                raise ValueError(f"Interval(every={self.every!r}): {error}") from None
         check_step(Where("Interval", "every"), self.every)
         if not isinstance(self.anchor, datetime):
             raise Where("Interval", "anchor").wrong_type(self.anchor, "a datetime")

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from detent.model.gates import QUEUE, Gate, gate_name, is_gated
 from detent.model.job import LANE_SEPARATOR, Claim, Hook, Position, queue_of
-from detent.spi.limits import GatedRequest
+from detent.spi.limits import FamilyRequest, GatedRequest
 from detent.spi.scans import Floor, LaneScan, by_queue
 from detent.spi.store import ClaimRequest
 from detent.stores.memory.nodes import ACTIVE
@@ -71,7 +71,7 @@ def next_due(tables: Tables, now: datetime, scans: Sequence[LaneScan]) -> dict[s
         if _closed(tables, scan.queue):
             continue
         for place in tables.ready.values():
-            if place.lane == scan.lane and not _hidden(place, scan.floors[place.priority], now):
+            if place.lane == scan.lane and not hidden(place, scan.floors[place.priority], now):
                 known = moments.get(scan.queue, place.due_at)
                 moments[scan.queue] = min(known, place.due_at)
     return {queue: max((at - now).total_seconds(), 0.0) for queue, at in moments.items()}
@@ -94,11 +94,12 @@ def visible(tables: Tables, now: datetime, scan: LaneScan) -> list[Ready]:
         for place in tables.ready.values()
         if place.lane == scan.lane
         and place.due_at <= now
-        and not _hidden(place, scan.floors[place.priority], now)
+        and not hidden(place, scan.floors[place.priority], now)
     ]
 
 
-def _hidden(place: Ready, floor: Floor | None, now: datetime) -> bool:
+def hidden(place: Ready, floor: Floor | None, now: datetime) -> bool:
+    """Tell whether a job stands below a floor, and has been due for long enough to be hidden."""
     if floor is None or place.due_at >= now - LATE:
         return False
     return (place.due_at, place.id) < floor
@@ -118,7 +119,7 @@ def take(
     tables: Tables,
     now: datetime,
     place: Ready,
-    request: ClaimRequest | GatedRequest,
+    request: ClaimRequest | GatedRequest | FamilyRequest,
     permits: tuple[Gate, ...] = (),
 ) -> Claim | None:
     """Move one job to running, with the permits that it holds there.

@@ -73,6 +73,7 @@ def forget(tables: Tables, job_id: UUID) -> None:
     del tables.job[job_id], tables.outcome[job_id]
     tables.attempts.pop(job_id, None)
     tables.log.pop(job_id, None)
+    tables.signals.pop((job_id, CANCEL), None)
     for name in [name for name, key in tables.keys.items() if key.job == job_id]:
         del tables.keys[name]
 
@@ -147,11 +148,15 @@ def _retry(tables: Tables, now: datetime, job_id: UUID, change: Change) -> None:
     """Start a job anew: its outcome goes to the attempts, its business key is taken again."""
     job = tables.job[job_id]
     if job.unique_key is not None:
-        holder = tables.keys.setdefault((UNIQUE, job.unique_key), Key(job_id, None)).job
+        name = (UNIQUE, job.unique_key, job.new.task)
+        holder = tables.keys.setdefault(name, Key(job_id, None)).job
         if holder != job_id:
             raise KeyTaken(job.unique_key, holder)
     outcome = tables.outcome.pop(job_id)
-    tables.attempts[job_id] = (*tables.attempts.get(job_id, ()), _put_aside(outcome))
+    known = tables.attempts.get(job_id, ())
+    if not any(_is_told(outcome, each) for each in known):
+        tables.attempts[job_id] = (*known, _put_aside(outcome))
+    tables.signals.pop((job_id, CANCEL), None)
     tables.put_back(
         Ready(
             id=job_id,
@@ -161,6 +166,15 @@ def _retry(tables: Tables, now: datetime, job_id: UUID, change: Change) -> None:
             hooks=job.new.hooks,
             generation=outcome.generation + 1,
         )
+    )
+
+
+def _is_told(outcome: Outcome, attempt: Attempt) -> bool:
+    """Whether an outcome is the failed try that stands among the attempts already."""
+    return (
+        outcome.state is State.FAILED
+        and (attempt.generation, attempt.number) == (outcome.generation, outcome.attempt)
+        and attempt.error == outcome.error
     )
 
 

@@ -5,6 +5,7 @@ from datetime import datetime
 from uuid import UUID
 
 from detent.model.job import Hook
+from detent.model.state import State
 from detent.spi.notifier import SignalHint
 from detent.stores.memory.outbox import record_events
 from detent.stores.memory.tables import CANCEL, UNIQUE, UNKNOWN_TASK, Outcome, Tables
@@ -19,7 +20,9 @@ def end(tables: Tables, now: datetime, outcome: Outcome) -> None:
         place.pop(job_id, None)
     tables.outcome[job_id] = outcome
     tables.progress.pop(job_id, None)
-    tables.signals.pop((job_id, CANCEL), None)
+    if outcome.state is State.CANCELED:
+        # What came too late stays: it tells that somebody asked.
+        tables.signals.pop((job_id, CANCEL), None)
     if hooks & Hook.KEY:
         _release_unique_key(tables, job_id, waited_for)
     if hooks & (Hook.KEY | Hook.SLOT):
@@ -58,14 +61,15 @@ def _release_unique_key(tables: Tables, job_id: UUID, waited_for: UUID | None) -
     A replacement that ends while it waits returns the key to the job it was to replace: that
     one still runs, and no third job may run beside it.
     """
-    key = tables.job[job_id].unique_key
-    held = tables.keys.get((UNIQUE, key)) if key is not None else None
-    if key is None or held is None or held.job != job_id:
+    job = tables.job[job_id]
+    name = (UNIQUE, job.unique_key or "", job.new.task)
+    held = tables.keys.get(name) if job.unique_key is not None else None
+    if held is None or held.job != job_id:
         return
     if waited_for is None:
-        del tables.keys[UNIQUE, key]
+        del tables.keys[name]
     else:
-        tables.keys[UNIQUE, key] = held._replace(job=waited_for)
+        tables.keys[name] = held._replace(job=waited_for)
 
 
 def wake_waiting(tables: Tables, now: datetime, job_id: UUID, waited_for: UUID | None) -> None:

@@ -34,10 +34,10 @@ def enqueue_keyed(tables: Tables, now: datetime, job: NewJob, keys: Keys) -> Pla
     assert keys.unique is None or job.hooks & Hook.KEY, "the end of this job must free its key"
     if job.id in tables.job:  # a repeated call after a lost reply
         return Placed(job.id, created=True)
-    if (first := _idempotent(tables, now, keys)) is not None:
-        return Placed(first, created=False)
+    if (first := _idempotent(tables, now, job.task, keys)) is not None:
+        return Placed(first.job, created=False, digest=first.digest)
     waits_for = None
-    if (holder := _holder(tables, keys)) is not None:
+    if (holder := _holder(tables, job.task, keys)) is not None:
         if keys.on_conflict != "replace":
             told = keys.unique if keys.on_conflict == "raise" else None
             return Placed(holder, created=False, taken_key=told)
@@ -57,21 +57,21 @@ def _place(row: Job) -> Ready:
     return Ready(row.new.id, row.new.lane, row.new.priority, row.due_at, row.new.hooks)
 
 
-def _idempotent(tables: Tables, now: datetime, keys: Keys) -> UUID | None:
-    """Return the job that an idempotency key still stands for, ended or not."""
+def _idempotent(tables: Tables, now: datetime, task: str, keys: Keys) -> Key | None:
+    """Return what an idempotency key still stands for: a job, ended or not."""
     if keys.idempotency is None:
         return None
-    held = tables.keys.get((IDEMPOTENCY, keys.idempotency))
+    held = tables.keys.get((IDEMPOTENCY, keys.idempotency, task))
     if held is None or (held.expires_at is not None and held.expires_at <= now):
         return None
-    return held.job
+    return held
 
 
-def _holder(tables: Tables, keys: Keys) -> UUID | None:
+def _holder(tables: Tables, task: str, keys: Keys) -> UUID | None:
     """Return the live job that holds the business key."""
     if keys.unique is None:
         return None
-    held = tables.keys.get((UNIQUE, keys.unique))
+    held = tables.keys.get((UNIQUE, keys.unique, task))
     return held.job if held is not None else None
 
 
@@ -100,6 +100,7 @@ def _store_keyed(
         tables.parked[job.id] = Parked(_place(row), REPLACES, waits_for)
     if keys.idempotency is not None:
         expires_at = now + keys.idempotency_ttl
-        tables.keys[IDEMPOTENCY, keys.idempotency] = Key(job.id, expires_at)
+        held = Key(job.id, expires_at, keys.digest)
+        tables.keys[IDEMPOTENCY, keys.idempotency, job.task] = held
     if keys.unique is not None:
-        tables.keys[UNIQUE, keys.unique] = Key(job.id, None)
+        tables.keys[UNIQUE, keys.unique, job.task] = Key(job.id, None)

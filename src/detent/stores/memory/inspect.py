@@ -9,7 +9,7 @@ from detent.model.job import Attempt, JobFilter, JobInfo, LogEntry, needs_of, qu
 from detent.spi.nodes import UNSTARTED
 from detent.spi.store import QueueInfo
 from detent.stores.memory.nodes import DEAD
-from detent.stores.memory.tables import CANCEL, Job, Outcome, Tables
+from detent.stores.memory.tables import CANCEL, UNKNOWN_TASK, Job, Outcome, Tables
 
 
 def get_jobs(tables: Tables, now: datetime, ids: Sequence[UUID]) -> list[JobInfo]:
@@ -86,6 +86,7 @@ def _queue(tables: Tables, now: datetime, name: str) -> QueueInfo:
     due_times = [place.due_at for place in tables.ready.values() if queue_of(place.lane) == name]
     running = [claim for claim in tables.running.values() if queue_of(claim.place.lane) == name]
     overdue = [due_at for due_at in due_times if due_at <= now]
+    reasons = [row.reason for row in tables.parked.values() if queue_of(row.place.lane) == name]
     nodes = [node for node in tables.nodes.values() if node.state != DEAD]
     unstarted = int(sum(node.load.get(f"{UNSTARTED}{name}", 0) for node in nodes))
     return QueueInfo(
@@ -97,6 +98,12 @@ def _queue(tables: Tables, now: datetime, name: str) -> QueueInfo:
         oldest_due_at=min(overdue, default=None),
         slots=tables.slots.get(name),
         started=max(len(running) - unstarted, 0),
+        paused_jobs=reasons.count("paused"),
+        unknown=reasons.count(UNKNOWN_TASK),
+        served=any(
+            node.state == "active" and node.lease_until > now and name in node.queues
+            for node in nodes
+        ),
     )
 
 
@@ -107,7 +114,8 @@ def _info(tables: Tables, job_id: UUID) -> JobInfo:
         return replace(_ended_info(kept.job, kept.outcome), archived_at=kept.archived_at)
     outcome = tables.outcome.get(job_id)
     if outcome is not None:
-        return _ended_info(job, outcome)
+        late = (job_id, CANCEL) in tables.signals
+        return replace(_ended_info(job, outcome), cancel_too_late=late)
     place = tables.place_of(job_id)
     claim = tables.running.get(job_id)
     parked = tables.parked.get(job_id)

@@ -64,6 +64,11 @@ def leaders(tables: Tables, now: datetime) -> list[Leader]:
     return [Leader(*row) for row in sorted(tables.leaders.values()) if _is_led(tables, now, row)]
 
 
+def may_write(tables: Tables, term: Term | None) -> bool:
+    """Whether a chore may be done: by anybody without a term, and by a leader under a valid one."""
+    return term is None or is_valid(tables, term)
+
+
 def is_valid(tables: Tables, term: Term) -> bool:
     """Whether a term is that of the present leader: what every write of a leader asks."""
     row = tables.leaders.get(term.role)

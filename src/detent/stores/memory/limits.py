@@ -5,15 +5,17 @@ from datetime import datetime, timedelta
 from heapq import nsmallest
 from typing import Any
 
-from detent.model.gates import FAIR, QUEUE, Gate, gate_name, gates_of, is_gated
+from detent.model.gates import FAIR, QUEUE, Gate, family_of, gate_name, gates_of, is_gated
 from detent.model.job import Claim, queue_of
 from detent.model.limits import Admission, Holder, Limit, Opening
 from detent.model.rates import NOTHING_TAKEN, Grants, Rate, matters_until
 from detent.model.rates import take as take_rate
+from detent.spi.leadership import Term
 from detent.spi.limits import GatedAnswer, GatedLane, GatedRequest, Head, LaneAnswer, LimitInfo
 from detent.spi.rates import RateAsk, RateVerdict
 from detent.spi.scans import LaneScan
 from detent.stores.memory.claim import order_at, take, visible
+from detent.stores.memory.leadership import may_write
 from detent.stores.memory.nodes import ACTIVE
 from detent.stores.memory.tables import Kept, Ready, Rule, Tables
 
@@ -107,13 +109,14 @@ def claim_gated(tables: Tables, now: datetime, request: GatedRequest) -> GatedAn
     )
 
 
-def gated_lanes(
+def gated_lanes(  # noqa: PLR0917  as the store is asked
     tables: Tables,
     now: datetime,
     queues: Sequence[str],
     after: str,
     limit: int,
     boost_interval: timedelta,
+    whole: Sequence[str],
 ) -> list[GatedLane]:
     """Return the lanes with gates that hold jobs, and when the first of each is due."""
     order = order_at(now, boost_interval)
@@ -127,8 +130,21 @@ def gated_lanes(
         GatedLane(
             lane, max((first[lane] - now).total_seconds(), 0.0), _head(tables, now, lane, order)
         )
-        for lane in sorted(first, key=str.encode)[:limit]
+        for lane in _each_whole_once(sorted(first, key=str.encode), whole)[:limit]
     ]
+
+
+def _each_whole_once(lanes: Sequence[str], whole: Sequence[str]) -> list[str]:
+    """Return some lanes, of those families only the first one."""
+    seen: dict[str, None] = {}
+    kept = []
+    for lane in lanes:
+        family = family_of(lane)
+        if family is None or family not in whole or family not in seen:
+            kept.append(lane)
+        if family is not None:
+            seen[family] = None
+    return kept
 
 
 def take_rates(tables: Tables, now: datetime, asks: Sequence[RateAsk]) -> list[RateVerdict]:
@@ -136,8 +152,12 @@ def take_rates(tables: Tables, now: datetime, asks: Sequence[RateAsk]) -> list[R
     return [_take_rate(tables, now, ask) for ask in asks]
 
 
-def forget_rates(tables: Tables, now: datetime, idle_seconds: float, limit: int) -> int:
+def forget_rates(
+    tables: Tables, now: datetime, idle_seconds: float, limit: int, term: Term | None
+) -> int:
     """Forget buckets that are full and windows that are empty, for that long."""
+    if not may_write(tables, term):
+        return 0
     before = now.timestamp() - idle_seconds
     full = [name for name, kept in sorted(tables.rates.items()) if kept.until <= before][:limit]
     for name in full:
@@ -145,8 +165,10 @@ def forget_rates(tables: Tables, now: datetime, idle_seconds: float, limit: int)
     return len(full)
 
 
-def forget_holds(tables: Tables, now: datetime, limit: int) -> int:
+def forget_holds(tables: Tables, now: datetime, limit: int, term: Term | None) -> int:
     """Forget which jobs held gates and have ended."""
+    if not may_write(tables, term):
+        return 0
     live = (tables.ready, tables.parked, tables.running)
     ended = [
         gate
@@ -183,19 +205,24 @@ def _openings(tables: Tables, now: datetime, gates: Sequence[Gate]) -> dict[str,
         rule = tables.limits.get(gate.definition)
         if rule is None or gate.kind == FAIR:
             continue
-        used = sum(
-            held.weight
-            for claim in tables.running.values()
-            for held in claim.permits
-            if held.name == gate.name
-        )
+        used = used_of(tables, gate.name)
         grants = _grants(tables, gate.name)
-        holder = _holder(tables, now, gate.name) if rule.limit.ordered else None
+        holder = holder_of(tables, now, gate.name) if rule.limit.ordered else None
         openings[gate.name] = Opening(rule.limit, now.timestamp(), used, grants, holder=holder)
     return openings
 
 
-def _holder(tables: Tables, now: datetime, gate: str) -> Holder | None:
+def used_of(tables: Tables, gate: str) -> int:
+    """Return how much of a gate running jobs take."""
+    return sum(
+        held.weight
+        for claim in tables.running.values()
+        for held in claim.permits
+        if held.name == gate
+    )
+
+
+def holder_of(tables: Tables, now: datetime, gate: str) -> Holder | None:
     """Return the job that was put back behind an ordered gate and has not begun again or ended."""
     job_id = tables.holds.get(gate)
     if job_id is None:

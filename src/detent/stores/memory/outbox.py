@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Container, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Final
+from datetime import datetime, timedelta
 
+from detent.model.fingerprint import SUMMARY, summary
 from detent.spi.notifier import Hint
 from detent.spi.outbox import (
     ALERT,
@@ -17,8 +17,6 @@ from detent.spi.outbox import (
     Taken,
 )
 from detent.stores.memory.tables import Event, Outcome, Tables
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def record_events(tables: Tables, now: datetime, outcome: Outcome) -> None:
@@ -62,9 +60,9 @@ def take_events(tables: Tables, now: datetime, rooms: Mapping[str, int], lease: 
     return Taken(sorted(taken), max(min(waits), 0.0) if waits else None)
 
 
-def events_delivered(tables: Tables, now: datetime, ids: Sequence[int]) -> int:
+def events_delivered(tables: Tables, now: datetime, events: Sequence[OutboxEvent]) -> int:
     """Remove events that somebody has."""
-    gone = [tables.events.pop(event_id) for event_id in ids if event_id in tables.events]
+    gone = [tables.events.pop(each.id) for each in events if _row_of(tables, each) is not None]
     for row in gone:
         note = f"in try {row.event.tries}" if row.event.tries > 1 else None
         alert = _note(tables, row.event.alert, AlertStep(now, "told", row.event.sink, note))
@@ -73,11 +71,18 @@ def events_delivered(tables: Tables, now: datetime, ids: Sequence[int]) -> int:
     return len(gone)
 
 
+def _row_of(tables: Tables, event: OutboxEvent) -> Event | None:
+    """Return the row of an event; another one may have its id after a loss of history."""
+    row = tables.events.get(event.id)
+    same = row is not None and (row.event.job, row.event.kind) == (event.job, event.kind)
+    return row if same else None
+
+
 def put_off_event(
     tables: Tables, now: datetime, event: OutboxEvent, delay: timedelta | None, problem: str
 ) -> bool:
     """Let an event be taken again later, or never."""
-    row = tables.events.get(event.id)
+    row = _row_of(tables, event)
     if row is None or row.event.tries != event.tries or row.parked_at is not None:
         return False
     tables.events[event.id] = row._replace(
@@ -166,10 +171,11 @@ def raise_alerts(
     failures: Sequence[Failures],
     window: timedelta,
     sinks: Sequence[str],
+    most_kinds: int,
 ) -> int:
     """Count failures; the first of its kind in a window is told to the sinks."""
-    start = _EPOCH + (now - _EPOCH) // window * window
-    return sum(_raise(tables, now, each, start, sinks) for each in failures)
+    since = now - window
+    return sum(_raise(tables, now, each, since, sinks, most_kinds) for each in failures)
 
 
 def alerts(
@@ -227,15 +233,27 @@ def _heads(tables: Tables, sinks: Container[str]) -> list[Event]:
 
 
 def _raise(
-    tables: Tables, now: datetime, said: Failures, start: datetime, sinks: Sequence[str]
+    tables: Tables,
+    now: datetime,
+    said: Failures,
+    since: datetime,
+    sinks: Sequence[str],
+    most_kinds: int,
 ) -> int:
     mark = said.fingerprint
-    for known in tables.alerts.values():
-        if (known.task, known.fingerprint, known.window_start) == (said.task, mark.digest, start):
-            tables.alerts[known.id] = known._replace(
-                times=known.times + said.times, last_job=said.last_job, last_at=now
-            )
-            return 0
+    kinds = {
+        known.fingerprint: known
+        for known in tables.alerts.values()
+        if known.task == said.task and known.window_start > since
+    }
+    if mark.digest not in kinds and len(kinds.keys() - {SUMMARY}) >= most_kinds:
+        mark = summary(most_kinds)
+    if mark.digest in kinds:
+        known = kinds[mark.digest]
+        tables.alerts[known.id] = known._replace(
+            times=known.times + said.times, last_job=said.last_job, last_at=now
+        )
+        return 0
     tables.last_alert += 1
     number = tables.last_alert
     tables.alerts[number] = AlertInfo(
@@ -245,7 +263,7 @@ def _raise(
         type=mark.type,
         message=mark.message,
         frame=mark.frame,
-        window_start=start,
+        window_start=now,
         first_job=said.first_job,
         last_job=said.last_job,
         first_at=now,

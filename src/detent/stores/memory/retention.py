@@ -7,13 +7,17 @@ from uuid import UUID
 
 from detent.model.job import Hook
 from detent.model.retention import Rule
+from detent.spi.leadership import Term
 from detent.spi.retention import Mark, PrunedPage, PruneRequest
 from detent.stores.memory.control import forget
+from detent.stores.memory.leadership import may_write
 from detent.stores.memory.tables import IDEMPOTENCY, Archived, Outcome, Tables
 
 
 def prune_jobs(tables: Tables, now: datetime, request: PruneRequest) -> PrunedPage:
     """Delete or archive the next jobs of a state whose time is over, in the order of their ends."""
+    if not may_write(tables, request.term):
+        return PrunedPage()
     deleted = archived = 0
     after: Mark | None = None
     for outcome in _due(tables, now, request):
@@ -29,8 +33,10 @@ def prune_jobs(tables: Tables, now: datetime, request: PruneRequest) -> PrunedPa
     return PrunedPage(deleted, archived)
 
 
-def prune_keys(tables: Tables, now: datetime, limit: int) -> int:
+def prune_keys(tables: Tables, now: datetime, limit: int, term: Term | None) -> int:
     """Delete idempotency keys that have expired."""
+    if not may_write(tables, term):
+        return 0
     expired = sorted(
         name
         for name, held in tables.keys.items()
@@ -41,8 +47,12 @@ def prune_keys(tables: Tables, now: datetime, limit: int) -> int:
     return len(expired)
 
 
-def prune_archive(tables: Tables, now: datetime, keep: timedelta, limit: int) -> int:
+def prune_archive(
+    tables: Tables, now: datetime, keep: timedelta, limit: int, term: Term | None
+) -> int:
     """Delete archived jobs that have been there for longer."""
+    if not may_write(tables, term):
+        return 0
     old = sorted(
         job_id for job_id, kept in tables.archive.items() if now - kept.archived_at >= keep
     )[:limit]
@@ -79,7 +89,7 @@ def _needed(tables: Tables, now: datetime, job_id: UUID) -> bool:
         return True
     if any(parked.waits_for == job_id for parked in tables.parked.values()):
         return True
-    held = tables.keys.get((IDEMPOTENCY, job.idempotency_key or ""))
+    held = tables.keys.get((IDEMPOTENCY, job.idempotency_key or "", job.new.task))
     return (
         held is not None
         and held.job == job_id

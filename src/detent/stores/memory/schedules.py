@@ -12,10 +12,12 @@ from detent.model.schedule import (
     ScheduleInfo,
     SlotInfo,
 )
+from detent.spi.leadership import Term
 from detent.spi.notifier import ScheduleHint
 from detent.spi.schedules import DueSchedules
 from detent.stores.memory.carrier import Carrier
 from detent.stores.memory.firing import fire, fire_slots, lives
+from detent.stores.memory.leadership import may_write
 from detent.stores.memory.tables import Scheduled, Tables
 
 
@@ -33,8 +35,10 @@ class Scheduling(Carrier):
     ) -> list[ScheduleInfo]:
         return await self._do(list_schedules, group, after, limit)
 
-    async def delete_schedule(self, name: str, expected: int | None = None) -> bool:
-        return await self._do(delete_schedule, name, expected)
+    async def delete_schedule(
+        self, name: str, expected: int | None = None, term: Term | None = None
+    ) -> bool:
+        return await self._do(delete_schedule, name, expected, term)
 
     async def pause_schedules(self, *, name: str | None = None, group: str | None = None) -> int:
         return await self._do(pause_schedules, name, group)
@@ -69,8 +73,8 @@ class Scheduling(Carrier):
     async def live_jobs_of(self, name: str) -> list[SlotInfo]:
         return await self._do(live_jobs_of, name)
 
-    async def prune_slots(self, keep: timedelta, limit: int) -> int:
-        return await self._do(prune_slots, keep, limit)
+    async def prune_slots(self, keep: timedelta, limit: int, term: Term | None = None) -> int:
+        return await self._do(prune_slots, keep, limit, term)
 
     async def save_calendar(self, name: str, data: bytes) -> None:
         await self._do(save_calendar, name, data)
@@ -124,10 +128,12 @@ def list_schedules(
     return found[:limit]
 
 
-def delete_schedule(tables: Tables, now: datetime, name: str, expected: int | None) -> bool:
+def delete_schedule(
+    tables: Tables, now: datetime, name: str, expected: int | None, term: Term | None
+) -> bool:
     """Remove a schedule; its slots stay."""
     row = tables.schedules.get(name)
-    if row is None or expected not in (None, row.info.revision):
+    if row is None or expected not in (None, row.info.revision) or not may_write(tables, term):
         return False
     del tables.schedules[name]
     return True
@@ -219,8 +225,12 @@ def live_jobs_of(tables: Tables, now: datetime, name: str) -> list[SlotInfo]:
     ]
 
 
-def prune_slots(tables: Tables, now: datetime, keep: timedelta, limit: int) -> int:
+def prune_slots(
+    tables: Tables, now: datetime, keep: timedelta, limit: int, term: Term | None
+) -> int:
     """Delete slots whose time is over, unless their job lives."""
+    if not may_write(tables, term):
+        return 0
     old = [
         key
         for key, row in sorted(tables.schedule_slots.items(), key=lambda each: each[1].fired_at)

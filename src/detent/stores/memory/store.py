@@ -28,7 +28,14 @@ from detent.model.limits import Limit
 from detent.model.state import State, Verb
 from detent.spi.daemons import DaemonInfo, DaemonReport
 from detent.spi.leadership import Bid, Candidate, Leader, Term
-from detent.spi.limits import GatedAnswer, GatedLane, GatedRequest, LimitInfo
+from detent.spi.limits import (
+    FamilyAnswer,
+    FamilyRequest,
+    GatedAnswer,
+    GatedLane,
+    GatedRequest,
+    LimitInfo,
+)
 from detent.spi.locks import LockAnswer, LockInfo
 from detent.spi.nodes import Beat, NodeIdentity, NodeInfo
 from detent.spi.notifier import Notifier, Wake
@@ -42,6 +49,7 @@ from detent.stores.memory import (
     context,
     control,
     enqueue,
+    families,
     finish,
     history,
     inspect,
@@ -51,7 +59,7 @@ from detent.stores.memory import (
     rescue,
     retention,
 )
-from detent.stores.memory import limits as memory_limits
+from detent.stores.memory import limits as limiting
 from detent.stores.memory.breakers import Breaking
 from detent.stores.memory.carrier import Statement
 from detent.stores.memory.schedules import Scheduling
@@ -310,44 +318,52 @@ class MemoryStore(Breaking, Telling, Scheduling):
     # Limits and rates
 
     async def declare_limits(self, limits: Sequence[Limit]) -> None:
-        return await self._do(memory_limits.declare_limits, limits)
+        return await self._do(limiting.declare_limits, limits)
 
     async def set_limit(self, limit: Limit) -> None:
-        return await self._do(memory_limits.set_limit, limit)
+        return await self._do(limiting.set_limit, limit)
 
     async def reset_limit(self, name: str) -> Limit | None:
-        return await self._do(memory_limits.reset_limit, name)
+        return await self._do(limiting.reset_limit, name)
 
     async def limits(self) -> list[LimitInfo]:
-        return await self._do(memory_limits.limits)
+        return await self._do(limiting.limits)
 
     async def claim_gated(self, request: GatedRequest) -> GatedAnswer:
-        return await self._do(memory_limits.claim_gated, request)
+        return await self._do(limiting.claim_gated, request)
+
+    async def claim_family(self, request: FamilyRequest) -> FamilyAnswer:
+        return await self._do(families.claim_family, request)
 
     async def gated_lanes(
-        self, queues: Sequence[str], after: str, limit: int, boost_interval: timedelta
+        self,
+        queues: Sequence[str],
+        after: str,
+        limit: int,
+        boost_interval: timedelta,
+        whole: Sequence[str] = (),
     ) -> list[GatedLane]:
-        return await self._do(memory_limits.gated_lanes, queues, after, limit, boost_interval)
+        return await self._do(limiting.gated_lanes, queues, after, limit, boost_interval, whole)
 
     async def take(self, asks: Sequence[RateAsk]) -> list[RateVerdict]:
-        return await self._do(memory_limits.take_rates, asks)
+        return await self._do(limiting.take_rates, asks)
 
-    async def forget_rates(self, idle_seconds: float, limit: int) -> int:
-        return await self._do(memory_limits.forget_rates, idle_seconds, limit)
+    async def forget_rates(self, idle_seconds: float, limit: int, term: Term | None = None) -> int:
+        return await self._do(limiting.forget_rates, idle_seconds, limit, term)
 
-    async def forget_holds(self, limit: int) -> int:
-        return await self._do(memory_limits.forget_holds, limit)
+    async def forget_holds(self, limit: int, term: Term | None = None) -> int:
+        return await self._do(limiting.forget_holds, limit, term)
 
     # Letting them go
 
     async def prune_jobs(self, request: PruneRequest) -> PrunedPage:
         return await self._do(retention.prune_jobs, request)
 
-    async def prune_keys(self, limit: int) -> int:
-        return await self._do(retention.prune_keys, limit)
+    async def prune_keys(self, limit: int, term: Term | None = None) -> int:
+        return await self._do(retention.prune_keys, limit, term)
 
-    async def prune_archive(self, keep: timedelta, limit: int) -> int:
-        return await self._do(retention.prune_archive, keep, limit)
+    async def prune_archive(self, keep: timedelta, limit: int, term: Term | None = None) -> int:
+        return await self._do(retention.prune_archive, keep, limit, term)
 
     async def _do(self, statement: Statement[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Carry out one statement at one moment; nothing is awaited while the lock is held."""

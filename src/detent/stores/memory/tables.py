@@ -103,6 +103,7 @@ class Key(NamedTuple):
 
     job: UUID
     expires_at: datetime | None
+    digest: bytes | None = None
 
 
 class Node(NamedTuple):
@@ -217,7 +218,8 @@ class Tables:
     outcome: dict[UUID, Outcome] = field(default_factory=dict)
     archive: dict[UUID, Archived] = field(default_factory=dict)
     attempts: dict[UUID, tuple[Attempt, ...]] = field(default_factory=dict)
-    keys: dict[tuple[str, str], Key] = field(default_factory=dict)
+    keys: dict[tuple[str, str, str], Key] = field(default_factory=dict)
+    """By kind, key and the task that the key belongs to."""
     signals: dict[tuple[UUID, str], str | None] = field(default_factory=dict)
     """(job, kind) to the reason: a message is for a job, whichever claim runs it."""
     progress: dict[UUID, Progress] = field(default_factory=dict)

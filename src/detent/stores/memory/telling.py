@@ -14,8 +14,8 @@ class Telling(Carrier):
     async def take_events(self, rooms: Mapping[str, int], lease: timedelta) -> Taken:
         return await self._do(outbox.take_events, rooms, lease)
 
-    async def events_delivered(self, ids: Sequence[int]) -> int:
-        return await self._do(outbox.events_delivered, ids)
+    async def events_delivered(self, events: Sequence[OutboxEvent]) -> int:
+        return await self._do(outbox.events_delivered, events)
 
     async def put_off_event(
         self, event: OutboxEvent, delay: timedelta | None, problem: str
@@ -37,9 +37,13 @@ class Telling(Carrier):
         return await self._do(outbox.prune_events, parked_for, alerts_for, limit)
 
     async def raise_alerts(
-        self, failures: Sequence[Failures], window: timedelta, sinks: Sequence[str]
+        self,
+        failures: Sequence[Failures],
+        window: timedelta,
+        sinks: Sequence[str],
+        most_kinds: int,
     ) -> int:
-        return await self._do(outbox.raise_alerts, failures, window, sinks)
+        return await self._do(outbox.raise_alerts, failures, window, sinks, most_kinds)
 
     async def alerts(
         self, limit: int, *, task: str | None = None, acked: bool | None = None

@@ -1,15 +1,15 @@
 """What the servers of one URL say about themselves when all of them are asked side by side."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from types import coroutine
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 
-T = TypeVar("T")
+from detent.spawning import spawn_quietly
+from detent.stores.postgres.parameters import with_parameters
 
 # A host that said no is asked again after this time, while others have not answered yet: it may
 # have been promoted.
@@ -81,7 +81,8 @@ async def _timeline(connection: Any) -> int:
 async def connect(url: str, **options: Any) -> Any:
     """Connect to one host, as the driver does, with words for what it has none for."""
     try:
-        return await asyncpg.connect(url, **options)
+        address, how = with_parameters(url, options)
+        return await asyncpg.connect(address, **how)
     except (ConnectionError, asyncpg.ConnectionDoesNotExistError) as error:
         # A refusal has a type of its own, and says what it is.
         if not isinstance(error, _BROKEN_OFF) and type(error) is not ConnectionError:
@@ -90,24 +91,6 @@ async def connect(url: str, **options: Any) -> Any:
             f"the connection was ended before a server answered ({error}); a proxy that has no "
             "server behind it does this"
         ) from error
-
-
-def spawn_quietly(
-    start: Callable[[], Coroutine[Any, Any, T]], name: str | None = None
-) -> "asyncio.Task[T]":
-    """Return a task that may be left behind, without complaints, by a loop that stops for ever.
-
-    A script may end so while its last wake-up waits for a connection.
-    """
-    task = asyncio.get_running_loop().create_task(_begin(start), name=name)
-    task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001  as asyncio does for its own
-    return task
-
-
-@coroutine
-def _begin(start: Callable[[], Coroutine[Any, Any, T]]) -> Generator[Any, Any, T]:
-    """Call and await `start` when the loop comes to it; a coroutine would say that it never did."""
-    return (yield from start().__await__())
 
 
 async def _cancel_all(tasks: Sequence["asyncio.Task[None]"]) -> None:

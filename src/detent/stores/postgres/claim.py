@@ -6,12 +6,16 @@ from itertools import accumulate
 from typing import Any, Final
 from uuid import UUID
 
+from asyncpg.pgproto import pgproto
+
 from detent.model.job import LOWEST_ID, Claim, Position, Priority
 from detent.spi.scans import LaneScan, by_queue
 from detent.spi.store import ClaimRequest
 from detent.stores.postgres.database import Database
 
 _BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
+# As the driver makes ids of its own: it copies their bytes, and computes those of all others.
+_LOWEST: Final[UUID] = pgproto.UUID(LOWEST_ID.bytes)
 PRIORITIES: Final = len(Priority)
 # Of more lanes than that a node learns by hints.
 MOST_LANES: Final = 10_000
@@ -87,5 +91,5 @@ def scan_columns(scans: Sequence[LaneScan]) -> tuple[list[Any], ...]:
         [scan.queue for scan in scans],
         [scan.room for scan in scans],
         [_BEGINNING if floor is None else floor.due_at for floor in floors],
-        [LOWEST_ID if floor is None else floor.id for floor in floors],
+        [_LOWEST if floor is None else floor.id for floor in floors],
     )

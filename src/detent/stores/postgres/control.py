@@ -114,14 +114,17 @@ class Controlling(Inspecting):
         if verb is Verb.RETRY:
             for row in rows:
                 if row["hooks"] & Hook.KEY and row["unique_key"] is not None:
-                    await self._take_key_again(connection, row["id"], row["unique_key"])
+                    key = (row["task"], row["unique_key"])
+                    await self._take_key_again(connection, row["id"], *key)
         if verb is Verb.PAUSE:
             return []
         return [Hint(row["lane"], row["priority"], row["due_at"], row["id"]) for row in rows]
 
-    async def _take_key_again(self, connection: Connection, job_id: UUID, key: str) -> None:
-        if not await connection.fetch(self.database.sql("reserve_unique_key"), key, job_id):
-            holder = await connection.fetch(self.database.sql("find_key"), "unique", key)
+    async def _take_key_again(
+        self, connection: Connection, job_id: UUID, task: str, key: str
+    ) -> None:
+        if not await connection.fetch(self.database.sql("reserve_unique_key"), key, job_id, task):
+            holder = await connection.fetch(self.database.sql("find_key"), "unique", key, task)
             raise KeyTaken(key, holder[0]["job"] if holder else job_id)
 
     async def delete_page(self, where: JobFilter, limit: int) -> int:

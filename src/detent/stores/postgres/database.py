@@ -1,47 +1,38 @@
-"""Connections: lazy pools keyed by process and event loop, so forks, threads and tests just work.
-
-The pool is our own since ours can be simple: the statements of this package leave no session
-state behind, so a returned connection needs no reset (the driver's pool sends one each time).
-"""
+"""Runs statements, on pools keyed by process and event loop: forks, threads and tests just work."""
 
 import asyncio
 import random
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from math import inf
 from typing import Any, Final, TypeAlias, TypeVar
 
 import asyncpg
 
-from detent.errors import ConfigError
+from detent.errors import ConfigError, StoreError
 from detent.lazy import PerLoop
 from detent.stores.postgres import pooled
 from detent.stores.postgres.failures import (
     DRIVER_ERRORS,
+    READ_ONLY,
     breaks_connection,
+    code_of,
     is_of_the_server,
     is_retryable,
     translate,
 )
 from detent.stores.postgres.hosts import Hosts
+from detent.stores.postgres.parameters import prepared
+from detent.stores.postgres.pool import LOOK, Pool
 from detent.stores.postgres.pooled import ISOLATION, PLANNER, RESTS, SET_LOCAL, learn_types
 from detent.stores.postgres.statements import check_schema_name, statement
+from detent.stores.postgres.unbroken import Unbroken
 
 Connection: TypeAlias = Any  # asyncpg brings no types
 Result = TypeVar("Result")
 
 MAX_TRIES: Final = 6
-# What tasks never hold: with all connections lent, one that waits for the store would wait for
-# itself, and the node would neither claim nor finish.
-KEPT: Final = 2
-# How long a server may take to let a connection go.
-CLOSING: Final = 2.0
-# A statement that waits for so long is a reason to ask whether its server is still the right one.
-SLOW: Final = 2.0
-LOOK: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,113 +48,9 @@ class Address:
 
     def __post_init__(self) -> None:
         check_schema_name(self.schema)
+        prepared(self.url)
         if self.pool_size < 1:
             raise ConfigError(f"[store] pool_size = {self.pool_size}: must be at least 1")
-
-
-class Pool:
-    """Connections of one event loop; the one used last is used next, so that few stay warm."""
-
-    def __init__(
-        self,
-        connect: Callable[[], Awaitable[Connection]],
-        size: int,
-        on_slow: Callable[[], None],
-    ) -> None:
-        self.loop = asyncio.get_running_loop()
-        self._connect = connect
-        self._on_slow = on_slow
-        lent = max(size - KEPT, 1)
-        self._size = max(size, lent + 1)
-        self.lending = asyncio.Semaphore(lent)
-        """Whoever borrows a connection for longer than a statement waits here first."""
-        self._open = 0
-        self._idle: list[Connection] = []
-        self._waiters: deque[asyncio.Future[None]] = deque()
-        self._closed = False
-        self._since: dict[Connection, float] = {}
-        self._look: asyncio.TimerHandle | None = None
-
-    async def acquire(self) -> Connection:
-        """Return a connection for statements of ours; `on_slow` is called if they take long."""
-        connection = await self.borrow()
-        self._since[connection] = self.loop.time()
-        if self._look is None:
-            self._look = self.loop.call_later(LOOK, self._look_for_slow)
-        return connection
-
-    def _look_for_slow(self) -> None:
-        # One timer for all of them, and none while nothing is under way.
-        self._look = None
-        if self._since:
-            self._look = self.loop.call_later(LOOK, self._look_for_slow)
-            if self.waited(*self._since) >= SLOW:
-                self._on_slow()
-
-    def waited(self, *connections: Connection) -> float:
-        """Return for how many seconds the longest of these has been in use."""
-        began = (self._since.get(each) for each in connections)
-        return self.loop.time() - min((at for at in began if at is not None), default=inf)
-
-    async def borrow(self) -> Connection:
-        """Return a connection that nobody else uses, for as long as the caller likes."""
-        while True:
-            while self._idle:
-                connection = self._idle.pop()
-                if not connection.is_closed():
-                    return connection
-                self._open -= 1
-            if self._open < self._size:
-                self._open += 1
-                try:
-                    return await self._connect()
-                except BaseException:
-                    self._open -= 1
-                    self._wake()
-                    raise
-            waiter = self.loop.create_future()
-            self._waiters.append(waiter)
-            try:
-                await waiter
-            except asyncio.CancelledError:
-                # A wake-up that came with the cancellation belongs to somebody else.
-                if waiter.done() and not waiter.cancelled():
-                    self._wake()
-                raise
-
-    def release(self, connection: Connection) -> None:
-        """Take a connection back; a broken one is dropped."""
-        self._since.pop(connection, None)
-        if connection.is_closed() or self._closed:
-            connection.terminate()
-            self._open -= 1
-        else:
-            self._idle.append(connection)
-        self._wake()
-
-    def drop_idle(self) -> None:
-        """Let go of what nobody uses: each would only fail in the same way."""
-        idle, self._idle = self._idle, []
-        self._open -= len(idle)
-        for connection in idle:
-            connection.terminate()
-
-    def _wake(self) -> None:
-        while self._waiters:
-            waiter = self._waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                return
-
-    async def close(self) -> None:
-        """Close what is idle now, and the rest when it comes back."""
-        self._closed = True
-        if self._look is not None:
-            self._look.cancel()
-        idle, self._idle = self._idle, []
-        self._open -= len(idle)
-        # All at once: each may belong to a server that does not answer.
-        await asyncio.gather(*map(_close, idle))
 
 
 class Database:
@@ -219,27 +106,54 @@ class Database:
             self._pooler = place.pooled
         return self._pooler
 
-    async def fetch(self, name: str, *args: Any) -> list[asyncpg.Record]:
-        """Run one statement in a transaction of its own and return its rows."""
+    async def fetch(self, name: str, *args: Any, to_its_end: bool = False) -> list[asyncpg.Record]:
+        """Run one statement in a transaction of its own and return its rows.
+
+        A caller that is canceled breaks it off, and its connection; `to_its_end` lets it go on.
+        """
         sql = self.sql(name)
         for attempt in range(MAX_TRIES):
             try:
                 pool = self.pool()
                 connection = await pool.acquire()
-                try:
-                    rows = await self._run(connection, sql, args)
-                except BaseException as error:
-                    self._drop_if_broken(pool, connection, error)
-                    raise
-                finally:
-                    pool.release(connection)
+                work = self._run(connection, sql, args)
+                if to_its_end:
+                    rows = await self._unbroken(pool, connection, work)
+                else:
+                    try:
+                        rows = await work
+                    except BaseException as error:
+                        self._drop_if_broken(pool, connection, error)
+                        raise
+                    finally:
+                        pool.release(connection)
             except DRIVER_ERRORS as error:
                 if not is_retryable(error) or attempt == MAX_TRIES - 1:
-                    raise translate(error) from error
+                    raise self._translate(error) from error
                 await asyncio.sleep(_backoff(attempt))
             else:
                 return rows
         raise AssertionError("the loop above returns or raises")
+
+    async def _unbroken(
+        self, pool: Pool, connection: Connection, work: Coroutine[Any, Any, Result]
+    ) -> Result:
+        """Return what `work` returns; the connection comes back when it has ended."""
+
+        def ended(error: BaseException | None) -> None:
+            if error is not None:
+                self._drop_if_broken(pool, connection, error)
+            pool.release(connection)
+
+        unbroken = Unbroken(work, ended)
+        try:
+            result = await unbroken
+        except BaseException as error:
+            if not unbroken.left:
+                ended(error)
+            raise
+        pool.release(connection)
+        return result
 
     async def _run(
         self, connection: Connection, sql: str, args: tuple[Any, ...]
@@ -267,9 +181,14 @@ class Database:
                     return await work(connection)
             except DRIVER_ERRORS as error:
                 if not is_retryable(error) or attempt == MAX_TRIES - 1:
-                    raise translate(error) from error
+                    raise self._translate(error) from error
                 await asyncio.sleep(_backoff(attempt))
         raise AssertionError("the loop above returns or raises")
+
+    def _translate(self, error: BaseException) -> StoreError:
+        """Return our error; of a standby that was all there is, say what the other hosts said."""
+        others = self._hosts.no_primary if code_of(error) == READ_ONLY else None
+        return translate(others or error)
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
@@ -328,13 +247,6 @@ class Database:
         if pool is not None:
             await pool.close()
         await self._hosts.close()
-
-
-async def _close(connection: Connection) -> None:
-    try:
-        await connection.close(timeout=CLOSING)
-    except DRIVER_ERRORS:
-        connection.terminate()
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from uuid import UUID
 from detent.errors import Conflict, ConstraintViolated
 from detent.model.job import Hook, Keys, NewJob, Placed
 from detent.notifiers.wire import encode
-from detent.spi.notifier import Wake
+from detent.spi.notifier import Notifier, SignalHint, Wake
 from detent.stores.postgres.columns import shortened, unless_empty
 from detent.stores.postgres.database import Connection, Database
 
@@ -39,13 +39,15 @@ class Enqueuing:
     """The part of the store that `EnqueueStore` describes."""
 
     database: Database
+    notifier: Notifier
     channel: str | None
 
     async def enqueue_jobs(self, jobs: Sequence[NewJob], tell: Sequence[Wake] = ()) -> bool:
         """See `EnqueueStore.enqueue_jobs`."""
         if tell and self.channel is not None and len(jobs) == 1:
             try:
-                await self.database.fetch("enqueue_job", *_row(jobs[0]), self.channel, encode(tell))
+                row = (*_row(jobs[0]), self.channel, encode(tell))
+                await self.database.fetch("enqueue_job", *row, to_its_end=True)
             except ConstraintViolated:
                 pass  # found out below
             else:
@@ -57,7 +59,7 @@ class Enqueuing:
         while jobs:
             step = enqueue_step(jobs)
             try:
-                await self.database.fetch(step.name, *step.args)
+                await self.database.fetch(step.name, *step.args, to_its_end=True)
             except ConstraintViolated:
                 # An id that is known was stored by an earlier try whose reply was lost.
                 new = await self._without_known(jobs)
@@ -86,15 +88,19 @@ class Enqueuing:
 
     async def enqueue_keyed(self, job: NewJob, keys: Keys) -> Placed:
         """See `EnqueueStore.enqueue_keyed`."""
+        stopped: list[Wake] = []
 
         async def work(connection: Connection) -> Placed:
-            return await drive(self.database, connection, place_keyed(job, keys))
+            return await drive(self.database, connection, place_keyed(job, keys, stopped))
 
         try:
-            return await self.database.transact(work)
+            placed = await self.database.transact(work)
         except TakenError as taken:
             await self._confirm()
             return taken.placed
+        if stopped:
+            self.notifier.publish(stopped)
+        return placed
 
 
 async def drive(
@@ -147,15 +153,18 @@ def _row(job: NewJob) -> tuple[Any, ...]:
     return tuple(row)
 
 
-def place_keyed(job: NewJob, keys: Keys) -> Steps:
-    """Yield the statements that place a job with keys; return what it came to."""
+def place_keyed(job: NewJob, keys: Keys, stopped: list[Wake] | None = None) -> Steps:
+    """Yield the statements that place a job with keys; return what it came to.
+
+    What tells a node that a job of its own is to stop is added to `stopped`.
+    """
     if keys.idempotency is not None:
-        taken = yield from _take_idempotency_key(job.id, keys)
+        taken = yield from _take_idempotency_key(job, keys)
         if taken is not None:
-            return Placed(taken, created=False)
+            return taken
     waits_for: UUID | None = None
     if keys.unique is not None:
-        waits_for = yield from _take_unique_key(job.id, keys.unique, keys.on_conflict)
+        waits_for = yield from _take_unique_key(job, keys.unique, keys.on_conflict, stopped)
     stored = yield Step("enqueue_keyed_job", (*_row(job), keys.idempotency, keys.unique, waits_for))
     if not stored:
         # A repeated call after a lost reply. The job may even have ended: take no keys for it.
@@ -163,32 +172,35 @@ def place_keyed(job: NewJob, keys: Keys) -> Steps:
     return Placed(job.id, created=True)
 
 
-def _take_idempotency_key(job_id: UUID, keys: Keys) -> Generator[Step, list[Any], UUID | None]:
+def _take_idempotency_key(job: NewJob, keys: Keys) -> Generator[Step, list[Any], Placed | None]:
     """Return the job that holds the key already, or None when it is ours now."""
+    ttl = keys.idempotency_ttl.total_seconds()
+    wanted = (keys.idempotency, job.id, ttl, job.task, keys.digest)
     for _ in range(MAX_ROUNDS):
-        ttl = keys.idempotency_ttl.total_seconds()
-        if (yield Step("reserve_idempotency_key", (keys.idempotency, job_id, ttl))):
+        if (yield Step("reserve_idempotency_key", wanted)):
             return None
-        holders = yield Step("find_key", ("idempotency", keys.idempotency))
+        holders = yield Step("find_key", ("idempotency", keys.idempotency, job.task))
         if holders:
-            holder: UUID = holders[0]["job"]
-            return holder
-    raise Conflict(job_id, "enqueue", "racing for its idempotency key")
+            kept = holders[0]["digest"]
+            digest = None if kept is None else bytes.fromhex(kept)
+            return Placed(holders[0]["job"], created=False, digest=digest)
+    raise Conflict(job.id, "enqueue", "racing for its idempotency key")
 
 
 def _take_unique_key(
-    job_id: UUID, key: str, on_conflict: str
+    job: NewJob, key: str, on_conflict: str, stopped: list[Wake] | None
 ) -> Generator[Step, list[Any], UUID | None]:
     """Take a business key, from its holder if need be; return the job to wait for, if any.
 
     Callers that replace take turns for each key: without it, each would find that another one has
     just replaced the holder that it saw.
     """
+    job_id, task = job.id, job.task
     is_our_turn = False
     for _ in range(MAX_ROUNDS):
-        if (yield Step("reserve_unique_key", (key, job_id))):
+        if (yield Step("reserve_unique_key", (key, job_id, task))):
             return None
-        holders = yield Step("find_key", ("unique", key))
+        holders = yield Step("find_key", ("unique", key, task))
         if not holders:
             continue
         holder: UUID = holders[0]["job"]
@@ -198,11 +210,11 @@ def _take_unique_key(
             taken = key if on_conflict == "raise" else None
             raise TakenError(Placed(holder, created=False, taken_key=taken))
         if not is_our_turn:
-            yield Step("lock_unique_key", (key,))
+            yield Step("lock_unique_key", (task, key))
             is_our_turn = True
             continue
-        displaced, waits_for = yield from _displace(holder, job_id)
-        if displaced and (yield Step("pass_unique_key", (key, holder, job_id))):
+        displaced, waits_for = yield from _displace(holder, job_id, stopped)
+        if displaced and (yield Step("pass_unique_key", (key, holder, job_id, task))):
             return waits_for
     raise Conflict(job_id, "enqueue", "racing for its business key")
 
@@ -223,7 +235,7 @@ def lock_awaited(ids: Sequence[UUID]) -> Generator[Step, list[Any], dict[UUID, U
 
 
 def _displace(
-    holder: UUID, successor: UUID
+    holder: UUID, successor: UUID, stopped: list[Wake] | None
 ) -> Generator[Step, list[Any], tuple[bool, UUID | None]]:
     """Cancel the holder of a key; return whether it worked and what its successor waits for.
 
@@ -238,6 +250,8 @@ def _displace(
             yield Step("record_events", ([holder],))
         # A replacement that was itself still waiting hands its wait on.
         return True, live.get(holder) if canceled[0]["waits_for"] else None
-    if (yield Step("request_cancel", ([holder], None, reason))):
+    if asked := (yield Step("request_cancel", ([holder], None, reason))):
+        if stopped is not None:
+            stopped += [SignalHint(row["node"]) for row in asked]
         return True, holder
     return False, None

@@ -13,14 +13,8 @@ from functools import partial
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
-from detent.stores.postgres.answers import (
-    ELSEWHERE,
-    NoPrimaryError,
-    Place,
-    Round,
-    connect,
-    spawn_quietly,
-)
+from detent.spawning import spawn_quietly
+from detent.stores.postgres.answers import ELSEWHERE, NoPrimaryError, Place, Round, connect
 from detent.stores.postgres.made import Connections
 
 # A host that is up answers within this time.
@@ -68,6 +62,8 @@ class Hosts:
             weakref.WeakKeyDictionary()
         )
         self.connections = Connections()
+        self.no_primary: NoPrimaryError | None = None
+        """What the hosts said, while a standby is in use because none of them takes writes."""
 
     async def connect(self, timeout: float, **options: Any) -> Any:  # noqa: ASYNC109  the driver's own
         """Return a connection to the server that takes writes, or to the only one there is."""
@@ -148,12 +144,14 @@ class Hosts:
         """Return the newest of those that will do; at the same age, the one that is in use."""
         current = None if self._place is None else self._place.number
         accepted = round_.accepted()
-        if accepted:
+        why = None if accepted else self._why(round_)
+        self.no_primary = why if isinstance(why, NoPrimaryError) else None
+        if why is None:
             return max(accepted, key=lambda p: (p.timeline, p.number == current, -p.number))
         if not self._has_had_a_primary() and round_.places:
             # Good enough for a look at jobs; what writes is told that this is a standby.
             return min(round_.places.values())
-        raise self._why(round_)
+        raise why
 
     def _has_had_a_primary(self) -> bool:
         return self._place is not None and self._place.writable

@@ -8,10 +8,21 @@ from typing import Any
 from detent.model.job import Claim
 from detent.model.limits import Limit
 from detent.model.rates import Algorithm, Rate
-from detent.spi.limits import GatedAnswer, GatedLane, GatedRequest, Head, LaneAnswer, LimitInfo
+from detent.spi.leadership import NO_TERM, Term
+from detent.spi.limits import (
+    FamilyAnswer,
+    FamilyRequest,
+    GatedAnswer,
+    GatedLane,
+    GatedRequest,
+    Head,
+    LaneAnswer,
+    LimitInfo,
+)
 from detent.spi.rates import RateAsk, RateVerdict
 from detent.stores.postgres.claim import scan_columns
 from detent.stores.postgres.database import Database
+from detent.stores.postgres.families import family_answer, family_row
 from detent.stores.postgres.gates import gate_memory, gates_asked, lock_key, share_of
 
 
@@ -103,12 +114,24 @@ class Limiting:
             answers = [_of_wide(answers[0], claims, now[0])]
         return GatedAnswer(claims, answers)
 
+    async def claim_family(self, request: FamilyRequest) -> FamilyAnswer:
+        """See `LimitStore.claim_family`."""
+        rows = await self.database.fetch("claim_family", *family_row(request))
+        return family_answer(rows, request.walk)
+
     async def gated_lanes(
-        self, queues: Sequence[str], after: str, limit: int, boost_interval: timedelta
+        self,
+        queues: Sequence[str],
+        after: str,
+        limit: int,
+        boost_interval: timedelta,
+        whole: Sequence[str] = (),
     ) -> list[GatedLane]:
         """See `LimitStore.gated_lanes`."""
         boost = boost_interval.total_seconds()
-        rows = await self.database.fetch("gated_lanes", list(queues), after, limit, boost)
+        rows = await self.database.fetch(
+            "gated_lanes", list(queues), after, limit, boost, list(whole)
+        )
         return [GatedLane(row[0], row[1], _head(row[2], row[3])) for row in rows]
 
     async def take(self, asks: Sequence[RateAsk]) -> list[RateVerdict]:
@@ -131,13 +154,14 @@ class Limiting:
         answers = await self.database.fetch("take_rates", *zip(*rows, strict=True))
         return [RateVerdict(*answer) for answer in answers]
 
-    async def forget_holds(self, limit: int) -> int:
+    async def forget_holds(self, limit: int, term: Term | None = None) -> int:
         """See `LimitStore.forget_holds`."""
-        return len(await self.database.fetch("forget_holds", limit))
+        return len(await self.database.fetch("forget_holds", limit, *(term or NO_TERM)))
 
-    async def forget_rates(self, idle_seconds: float, limit: int) -> int:
+    async def forget_rates(self, idle_seconds: float, limit: int, term: Term | None = None) -> int:
         """See `RateStore.forget_rates`."""
-        return len(await self.database.fetch("forget_rates", idle_seconds, limit))
+        asked = (idle_seconds, limit, *(term or NO_TERM))
+        return len(await self.database.fetch("forget_rates", *asked))
 
 
 def _head(priority: int | None, waited: float | None) -> Head | None:
@@ -171,6 +195,8 @@ def _limit(name: str, *values: Any) -> Limit:
     concurrency, count, per, burst, algorithm, weight, ordered = (*values, False)[:7]
     rate = None
     if count is not None:
+        if burst is None and algorithm == Algorithm.BUCKET:
+            burst = count  # stored when that was the default
         rate = Rate(count, timedelta(seconds=per), burst, Algorithm(algorithm))
     return Limit(name, concurrency, rate, weight, ordered)
 

@@ -45,7 +45,7 @@ class Nodes:
         """See `NodeStore.beat`."""
         said = None if load is None else json.dumps(dict(load))
         rows = await self.database.fetch("beat_node", node, lease.total_seconds(), said)
-        beat = Beat._make(rows[0])
+        beat = Beat(*rows[0])
         slots = rows[0]["slots"]
         return beat._replace(slots={} if slots is None else json.loads(slots))
 
@@ -69,7 +69,7 @@ class Nodes:
     async def claims_of(self, node: UUID) -> list[tuple[UUID, int]]:
         """See `NodeStore.claims_of`."""
         rows = await self.database.fetch("claims_of", node)
-        return [(row["id"], row["fence"]) for row in rows]
+        return sorted((row["id"], row["fence"]) for row in rows)
 
     async def release_claims(self, node: UUID, claims: Sequence[tuple[UUID, int]]) -> int:
         """See `NodeStore.release_claims`."""

@@ -13,7 +13,7 @@ from typing import Final
 from detent.errors import StoreError
 from detent.notifiers.endurance import PING, PONG, listen_for_ever
 from detent.notifiers.outbox import Outboxes
-from detent.notifiers.wire import decode, payloads
+from detent.notifiers.wire import pass_on, payloads
 from detent.spi.notifier import Receive, Wake
 from detent.stores.postgres.database import Connection, Database
 from detent.stores.postgres.failures import DRIVER_ERRORS
@@ -91,7 +91,7 @@ class PostgresNotifier:
             try:
                 async with asyncio.timeout(CONNECT):
                     await connection.add_listener(
-                        self._channel, lambda _c, _p, _ch, payload: receive(decode(payload))
+                        self._channel, lambda _c, _p, _ch, payload: pass_on(payload, receive)
                     )
                 await _check(connection)
                 # Only after LISTEN: what was sent before it has to be looked for.

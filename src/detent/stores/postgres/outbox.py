@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from detent.model.fingerprint import summary
 from detent.model.job import Hook
 from detent.spi.notifier import Hint, Notifier
 from detent.spi.outbox import (
@@ -42,11 +43,12 @@ class Telling:
         (due,) = await self.database.fetch("next_event", names)
         return Taken(events, due[0])
 
-    async def events_delivered(self, ids: Sequence[int]) -> int:
+    async def events_delivered(self, events: Sequence[OutboxEvent]) -> int:
         """See `OutboxStore.events_delivered`."""
-        if not ids:
+        if not events:
             return 0
-        (row,) = await self.database.fetch("events_delivered", sorted(ids))
+        known = sorted((event.id, event.job, event.kind) for event in events)
+        (row,) = await self.database.fetch("events_delivered", *map(list, zip(*known, strict=True)))
         count: int = row[0]
         return count
 
@@ -55,7 +57,8 @@ class Telling:
     ) -> bool:
         """See `OutboxStore.put_off_event`."""
         seconds = None if delay is None else delay.total_seconds()
-        rows = await self.database.fetch("put_off_event", event.id, event.tries, seconds, problem)
+        which = (event.id, event.tries, event.job, event.kind)
+        rows = await self.database.fetch("put_off_event", *which, seconds, problem)
         return bool(rows)
 
     async def list_events(
@@ -89,15 +92,26 @@ class Telling:
         return count
 
     async def raise_alerts(
-        self, failures: Sequence[Failures], window: timedelta, sinks: Sequence[str]
+        self,
+        failures: Sequence[Failures],
+        window: timedelta,
+        sinks: Sequence[str],
+        most_kinds: int,
     ) -> int:
         """See `AlertStore.raise_alerts`."""
         if not failures:
             return 0
         columns = list(zip(*sorted(map(_row, failures)), strict=True))
-        rows = await self.database.fetch(
-            "raise_alerts", *columns, window.total_seconds(), list(sinks)
-        )
+        rest = (window.total_seconds(), list(sinks), most_kinds, *summary(most_kinds)[:3])
+
+        async def work(connection: Connection) -> list[Any]:
+            await connection.execute(self.database.sql("lock_alerts"))
+            rows: list[Any] = await connection.fetch(
+                self.database.sql("raise_alerts"), *columns, *rest
+            )
+            return rows
+
+        rows = await self.database.transact(work)
         if rows:
             self.notifier.publish([Hint(OUTBOX)])
         return len(rows)

@@ -8,6 +8,7 @@ from detent.errors import SchemaMismatch, StoreError, StoreUnavailable
 from detent.model.job import LOWEST_ID
 from detent.model.retention import Rule
 from detent.model.state import State
+from detent.spi.leadership import NO_TERM, Term
 from detent.spi.retention import Mark, PrunedPage, PruneRequest
 from detent.stores.postgres.database import Database
 
@@ -31,17 +32,18 @@ class Retaining:
         # With as many as were asked for, the walk goes on behind them; else behind all it has read.
         ends = due if len(due) >= request.limit else read
         last = max((_mark(row, request.state) for row in ends), default=None)
-        page = await self._take(sorted(due, key=lambda row: row["id"]))
+        page = await self._take(sorted(due, key=lambda row: row["id"]), request.term)
         return page._replace(after=last)
 
-    async def _take(self, due: Sequence[Any]) -> PrunedPage:
+    async def _take(self, due: Sequence[Any], term: Term | None) -> PrunedPage:
         """Take these jobs; one that cannot be taken does not keep the others."""
         if not due:
             return PrunedPage()
         columns = [[row[name] for row in due] for name in ("id", "generation", "archive")]
         turn = f"detent prune {self.database.address.schema}"
+        by = term or NO_TERM
         try:
-            (taken,) = await self.database.fetch("prune_jobs", *columns, turn)
+            (taken,) = await self.database.fetch("prune_jobs", *columns, turn, *by)
         except (StoreUnavailable, SchemaMismatch):
             raise
         except StoreError as error:
@@ -50,7 +52,7 @@ class Retaining:
         else:
             return PrunedPage(taken["deleted"], taken["archived"], busy=not taken["mine"])
         middle = len(due) // 2
-        one, two = await self._take(due[:middle]), await self._take(due[middle:])
+        one, two = await self._take(due[:middle], term), await self._take(due[middle:], term)
         return PrunedPage(
             one.deleted + two.deleted,
             one.archived + two.archived,
@@ -58,13 +60,14 @@ class Retaining:
             problem=one.problem or two.problem,
         )
 
-    async def prune_keys(self, limit: int) -> int:
+    async def prune_keys(self, limit: int, term: Term | None = None) -> int:
         """See `RetentionStore.prune_keys`."""
-        return len(await self.database.fetch("prune_keys", limit))
+        return len(await self.database.fetch("prune_keys", limit, *(term or NO_TERM)))
 
-    async def prune_archive(self, keep: timedelta, limit: int) -> int:
+    async def prune_archive(self, keep: timedelta, limit: int, term: Term | None = None) -> int:
         """See `RetentionStore.prune_archive`."""
-        return len(await self.database.fetch("prune_archive", keep.total_seconds(), limit))
+        asked = (keep.total_seconds(), limit, *(term or NO_TERM))
+        return len(await self.database.fetch("prune_archive", *asked))
 
 
 def _asked(request: PruneRequest) -> list[Any]:

@@ -15,6 +15,7 @@ from detent.model.schedule import (
     SlotInfo,
     SlotState,
 )
+from detent.spi.leadership import NO_TERM, Term
 from detent.spi.notifier import Notifier, ScheduleHint
 from detent.spi.schedules import DueSchedules
 from detent.stores.postgres.database import Connection, Database
@@ -53,9 +54,12 @@ class Scheduling:
             rows = await self.database.fetch("list_schedule_group", group, after or "", limit)
         return [schedule_info(row) for row in rows]
 
-    async def delete_schedule(self, name: str, expected: int | None = None) -> bool:
+    async def delete_schedule(
+        self, name: str, expected: int | None = None, term: Term | None = None
+    ) -> bool:
         """See `ScheduleStore.delete_schedule`."""
-        return bool(await self.database.fetch("delete_schedule", name, expected))
+        by = term or NO_TERM
+        return bool(await self.database.fetch("delete_schedule", name, expected, *by))
 
     async def pause_schedules(self, *, name: str | None = None, group: str | None = None) -> int:
         """See `ScheduleStore.pause_schedules`."""
@@ -117,9 +121,10 @@ class Scheduling:
         """See `ScheduleStore.live_jobs_of`."""
         return [_slot(row) for row in await self.database.fetch("live_slots", name)]
 
-    async def prune_slots(self, keep: timedelta, limit: int) -> int:
+    async def prune_slots(self, keep: timedelta, limit: int, term: Term | None = None) -> int:
         """See `ScheduleStore.prune_slots`."""
-        return len(await self.database.fetch("prune_slots", keep.total_seconds(), limit))
+        asked = (keep.total_seconds(), limit, *(term or NO_TERM))
+        return len(await self.database.fetch("prune_slots", *asked))
 
     async def save_calendar(self, name: str, data: bytes) -> None:
         """See `ScheduleStore.save_calendar`."""

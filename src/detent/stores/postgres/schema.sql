@@ -206,10 +206,14 @@ CREATE TABLE detent.detent_key (
     key        text NOT NULL,
     job        uuid NOT NULL,
     expires_at timestamptz,
-    PRIMARY KEY (kind, key)
+    -- The task that it belongs to: the same key under another task is another key.
+    scope      text NOT NULL,
+    -- Of an idempotency key: what the arguments of its job come to, sealed if they are.
+    digest     bytea
 );
 -- Only idempotency keys expire; business keys are not in it.
 CREATE INDEX detent_key_expires_at ON detent.detent_key (expires_at) WHERE expires_at IS NOT NULL;
+ALTER TABLE detent.detent_key ADD PRIMARY KEY (kind, key, scope);
 
 -- Messages to running jobs. They outlive a claim: whoever runs the job next hears of them.
 CREATE TABLE detent.detent_signal (
@@ -451,6 +455,8 @@ CREATE TABLE detent.detent_alert (
     trail        jsonb       NOT NULL DEFAULT '[]',
     UNIQUE (task, fingerprint, window_start)
 ) WITH (fillfactor = 50); -- counting is a HOT update
+-- How many kinds of failures of a task are in an open window.
+CREATE INDEX detent_alert_recent ON detent.detent_alert (task, window_start);
 
 -- One row for each breaker. Names sort by their bytes, in every store alike.
 CREATE TABLE detent.detent_breaker (
@@ -538,6 +544,14 @@ CREATE INDEX detent_ready_gated ON detent.detent_ready (lane COLLATE "C")
 -- The lanes that ask for capabilities, in the same way.
 CREATE INDEX detent_ready_needy ON detent.detent_ready (lane COLLATE "C")
     WHERE strpos(lane, '+') > 0 AND strpos(lane, '~') = 0;
+
+-- Families in the order of a claim. A family is all keys of one task's limit, in one queue and with the
+-- same needs, behind no other gate; those of its jobs that are suspects are a family by themselves.
+-- Partial, so that only such jobs pay for it.
+CREATE INDEX detent_ready_family ON detent.detent_ready (
+    (split_part(lane, '#', 1) || CASE WHEN right(lane, 2) = '+!' THEN '+!' ELSE '' END),
+    priority, due_at, id
+) WHERE split_part(lane, '~', 2) LIKE 'task:%#%' AND split_part(lane, '~', 3) = '';
 
 -- How many may pass a rate now; below one: none.
 CREATE FUNCTION detent.detent_rate_left(
@@ -652,6 +666,36 @@ EXCEPTION WHEN lock_not_available THEN
 END
 $$;
 
+-- The number under which the jobs of one key take turns and are counted. By the server, since a claim
+-- of a family meets thousands of keys.
+CREATE FUNCTION detent.detent_gate_number(gate_ text) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT hashtextextended(('detent.detent_gate ' || gate_) COLLATE "C", 0)
+$$;
+
+-- Keep claims of a whole family away while single lanes of it are claimed from, which do not mind each
+-- other; tell whether that was possible within a moment. `definition_` is the name of its limit.
+CREATE FUNCTION detent.detent_enter_family(definition_ text) RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+    key_   bigint := detent.detent_gate_number(definition_ || '*');
+    usual_ text   := current_setting('lock_timeout');
+BEGIN
+    IF pg_try_advisory_xact_lock_shared(key_) THEN
+        RETURN true;
+    END IF;
+    BEGIN
+        PERFORM set_config('lock_timeout', '30ms', true);
+        PERFORM pg_advisory_xact_lock_shared(key_);
+        PERFORM set_config('lock_timeout', usual_, true);
+        RETURN true;
+    EXCEPTION WHEN lock_not_available THEN
+        -- With this block its setting is undone.
+        RETURN false;
+    END;
+END
+$$;
+
 -- Say how many jobs of each lane may pass its gates, for the statement that then takes them.
 -- node_         incarnation
 -- lanes_ queues_ rooms_ frees_: one for each lane; of those under a rate at most frees_ may pass
@@ -661,7 +705,8 @@ $$;
 -- lane_gates_   the numbers of the gates of all lanes, lane after lane, with their weights_
 -- ends_         for each lane, how many of those there are up to its own
 -- gates_ definitions_ keys_ required_ places_ wishes_ floors_ mosts_ sinces_: one for each gate
---     its lock is its key; its place among the limits of a running job 1 to 3, or 0 for none
+--     its lock is its key, for a task's key the number that the server knows; its place among the
+--     limits of a running job 1 to 3, or 0 for none
 --     how much is asked of it in all
 --     its floor: no claim with an older fence counts, if server_ is still the same. Fences of one
 --     gate only grow, since they are given out under its lock
@@ -720,6 +765,7 @@ DECLARE
     here_      integer;
     narrow_    integer;
     total_     integer := 0;
+    definition_ text;
 BEGIN
     server := date_part('epoch', pg_postmaster_start_time());
     IF server IS DISTINCT FROM server_ THEN
@@ -729,6 +775,26 @@ BEGIN
     END IF;
     floors := array_fill(NULL::bigint, ARRAY[cardinality(gates_)]);
     mosts := array_fill(NULL::bigint, ARRAY[cardinality(gates_)]);
+    keys_ := ARRAY(
+        SELECT CASE WHEN asked.place = 2 AND right(asked.definition, 1) = '#'
+            THEN detent.detent_gate_number(asked.gate) ELSE asked.key END
+        FROM unnest(gates_, definitions_, keys_, places_) WITH ORDINALITY
+            AS asked (gate, definition, key, place, number)
+        ORDER BY asked.number
+    );
+    -- A claim of a family passes any of its keys: until this one has committed there is none.
+    FOR definition_ IN
+        SELECT DISTINCT asked.definition
+        FROM unnest(definitions_, places_) AS asked (definition, place)
+        WHERE asked.place = 2 AND right(asked.definition, 1) = '#'
+        ORDER BY asked.definition
+    LOOP
+        IF NOT detent.detent_enter_family(definition_) THEN
+            FOR i IN 1 .. cardinality(definitions_) LOOP
+                busy_[i] := busy_[i] OR definitions_[i] = definition_;
+            END LOOP;
+        END IF;
+    END LOOP;
     -- Gates are locked in one order by all, and each statement after this sees what was committed
     -- while it waited: so what is counted below is exact. The locks are held until the claim is
     -- committed. All of it is one call from the client, since one that is stopped between two would
@@ -743,7 +809,7 @@ BEGIN
         ORDER BY asked.key
     LOOP
         limited_[gate_.number] := true;
-        IF NOT pg_try_advisory_xact_lock(gate_.key) THEN
+        IF NOT busy_[gate_.number] AND NOT pg_try_advisory_xact_lock(gate_.key) THEN
             patient_ := patient_ AND detent.detent_wait_for_gate(gate_.key);
             busy_[gate_.number] := NOT patient_;
         END IF;
@@ -1060,6 +1126,263 @@ BEGIN
     END LOOP;
 END $$;
 
+-- Move the best due jobs of a family to running, of each key no more than its limit lets in.
+-- node_    incarnation
+-- family_  the lane of each of them, up to its key
+-- room_ walk_ least_: how many at most, how many to look at, and the lowest aged priority
+-- due_at_ ids_: where scans begin, by priority, as in claim_jobs
+-- without_ lanes that are claimed from by themselves
+-- All rows but the last are claims. The last has no id, and as args JSON: why nothing was claimed or
+-- NULL; how many due jobs were seen, and how many of those their keys keep out; the priority of the
+-- most urgent that was left, for how long it has waited; seconds until the next is due, if all that are
+-- due were seen; how many keys were seen; where the next scan begins, by priority; lanes of which many
+-- jobs are kept out.
+CREATE FUNCTION detent.detent_claim_family(
+    node_ uuid, family_ text, queue_ text, room_ integer, walk_ integer, least_ integer,
+    due_at_ timestamptz[], ids_ uuid[], without_ text[], boost_ float8, inline_ integer
+) RETURNS TABLE (
+    id uuid, fence bigint, task text, lane text, priority smallint, due_at timestamptz,
+    attempt integer, crashes smallint, generation integer, hooks smallint, args bytea, codec text,
+    options bytea, params bytea, tags text[]
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    definition_ text := split_part(family_, '~', 2) || '#';
+    key_        bigint := detent.detent_gate_number(split_part(family_, '~', 2) || '#*');
+    at_         integer := strpos(family_, '~') + 1;
+    now_        timestamptz;
+    rule_       detent.detent_limit;
+    why_        text;
+BEGIN
+    -- As in detent_open_gates: what is counted after this is exact, and nobody waits for long.
+    IF NOT pg_try_advisory_xact_lock(key_) AND NOT detent.detent_wait_for_gate(key_) THEN
+        why_ := 'busy';
+    END IF;
+    now_ := clock_timestamp();
+    PERFORM 1 FROM detent.detent_node AS node
+    WHERE node.incarnation = node_ AND node.state = 'active' AND node.lease_until > now_
+    FOR KEY SHARE;
+    IF NOT FOUND THEN
+        why_ := 'dead';
+    END IF;
+    SELECT * INTO rule_ FROM detent.detent_limit AS known WHERE known.name = definition_;
+    IF why_ IS NULL AND (rule_.concurrency IS NULL OR rule_.rate_count IS NOT NULL) THEN
+        why_ := 'refused';
+    END IF;
+    IF why_ IS NULL THEN
+        SELECT CASE WHEN queue.limited THEN 'refused' WHEN queue.paused_at IS NOT NULL THEN 'paused' END
+        INTO why_
+        FROM detent.detent_queue AS queue WHERE queue.name = queue_;
+    END IF;
+    IF why_ IS NOT NULL THEN
+        args := convert_to(json_build_array(why_)::text, 'UTF8');
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    RETURN QUERY
+    WITH heads AS MATERIALIZED (
+        -- The first of each priority, merged: as far as this goes, nothing comes before any of them.
+        SELECT head.row, head.id, head.lane, head.due_at, level.priority, head.age,
+            detent.detent_gate_number(substr(head.lane, at_)) AS gate
+        FROM generate_series(0, 4) AS level (priority)
+        CROSS JOIN LATERAL (
+            SELECT ready.ctid AS row, ready.id, ready.lane, ready.due_at,
+                level.priority + CASE WHEN boost_ > 0 THEN
+                    floor(date_part('epoch', now_ - ready.due_at) / boost_) ELSE 0 END AS age
+            FROM detent.detent_ready AS ready
+            WHERE split_part(ready.lane, '#', 1)
+                    || CASE WHEN right(ready.lane, 2) = '+!' THEN '+!' ELSE '' END = family_
+                AND split_part(ready.lane, '~', 2) LIKE 'task:%#%'
+                AND split_part(ready.lane, '~', 3) = ''
+                AND ready.priority = level.priority::smallint
+                AND (ready.due_at, ready.id) >= (
+                    least(due_at_[level.priority + 1], now_ - interval '1 second'),
+                    ids_[level.priority + 1]
+                )
+                AND ready.due_at <= now_
+            ORDER BY ready.due_at, ready.id
+            LIMIT walk_
+        ) AS head
+        ORDER BY head.age DESC, head.due_at, head.id
+        LIMIT walk_
+    ), ranked AS (
+        SELECT heads.*, row_number() OVER (
+            PARTITION BY heads.gate ORDER BY heads.age DESC, heads.due_at, heads.id
+        ) AS rank
+        FROM heads
+        WHERE heads.lane <> ALL (without_)
+    ), judged AS MATERIALIZED (
+        -- By one snapshot: who is put back gives up its permit and takes the hold.
+        SELECT ranked.lane, ranked.id, ranked.due_at, ranked.priority, ranked.age, ranked.rank,
+            coalesce(hold.row, ranked.row) AS row,
+            ranked.rank <= rule_.concurrency - used.count AND coalesce(hold.may, true) AS may
+        FROM ranked
+        CROSS JOIN LATERAL (
+            SELECT count(*) AS count
+            FROM (
+                SELECT 1 FROM detent.detent_running AS running
+                WHERE running.task_gate = ranked.gate AND ranked.rank <= rule_.concurrency
+                -- So that it is read through its index, whatever the plan was made for.
+                ORDER BY running.fence
+                LIMIT rule_.concurrency
+            ) AS running
+        ) AS used
+        LEFT JOIN LATERAL (
+            -- The job that was put back goes first, however urgent others are; unless it stands
+            -- elsewhere, or is not due. Nothing is read for gates without an order.
+            SELECT ready.row,
+                coalesce(ready.lane = ranked.lane AND ready.due_at <= now_, false) AS may
+            FROM detent.detent_hold AS hold
+            LEFT JOIN LATERAL (
+                SELECT ready.ctid AS row, ready.lane, ready.due_at
+                FROM detent.detent_ready AS ready
+                WHERE ready.id = hold.job OFFSET 0
+            ) AS ready ON true
+            LEFT JOIN LATERAL (
+                SELECT parked.id FROM detent.detent_parked AS parked
+                WHERE parked.id = hold.job OFFSET 0
+            ) AS parked ON true
+            WHERE rule_.ordered AND ranked.rank = 1 AND hold.gate = ranked.gate
+                AND (ready.lane IS NOT NULL OR parked.id IS NOT NULL)
+            OFFSET 0
+        ) AS hold ON true
+    ), picked AS MATERIALIZED (
+        SELECT judged.row FROM judged
+        WHERE judged.may AND judged.age >= least_
+        ORDER BY judged.age DESC, judged.due_at, judged.id
+        LIMIT room_
+    ), taken AS (
+        -- Of what somebody has locked nothing else of the same key takes the place.
+        DELETE FROM detent.detent_ready AS ready
+        WHERE ready.ctid = ANY (ARRAY(
+            SELECT ready.ctid FROM detent.detent_ready AS ready
+            WHERE ready.ctid = ANY (ARRAY(SELECT picked.row FROM picked))
+            FOR UPDATE SKIP LOCKED
+        ))
+        RETURNING ready.id, ready.due_at, ready.attempt, ready.generation, ready.priority,
+            ready.crashes, ready.hooks, ready.lane
+    ), claimed AS (
+        INSERT INTO detent.detent_running AS running (
+            id, fence, node, claimed_at, due_at, attempt, generation, priority, crashes, hooks,
+            lane, task_gate
+        )
+        SELECT taken.id, (SELECT detent.detent_epoch() + nextval('detent.detent_fence')), node_,
+            now_, taken.due_at, taken.attempt, taken.generation, taken.priority, taken.crashes,
+            taken.hooks | 2::smallint, taken.lane,
+            detent.detent_gate_number(substr(taken.lane, at_))
+        FROM taken
+        RETURNING running.id, running.fence, running.due_at, running.attempt, running.generation,
+            running.priority, running.crashes, running.hooks, running.lane
+    ), best AS (
+        SELECT claimed.id, claimed.fence, job.task, claimed.lane, claimed.priority, claimed.due_at,
+            claimed.attempt, claimed.crashes, claimed.generation, claimed.hooks,
+            CASE WHEN octet_length(job.args) <= inline_ THEN job.args END AS args,
+            job.codec, job.options, job.params, job.tags
+        FROM claimed
+        CROSS JOIN LATERAL (
+            SELECT * FROM detent.detent_job AS job WHERE job.id = claimed.id OFFSET 0
+        ) AS job
+        ORDER BY
+            claimed.priority + CASE WHEN boost_ > 0 THEN
+                floor(date_part('epoch', now_ - claimed.due_at) / boost_) ELSE 0 END DESC,
+            claimed.due_at,
+            claimed.id
+    )
+    SELECT * FROM best
+    UNION ALL
+    SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+        convert_to(json_build_array(
+            NULL,
+            (SELECT count(*) FROM heads),
+            (SELECT count(*) FROM judged WHERE NOT judged.may),
+            (
+                -- Those that were picked come first.
+                SELECT json_build_array(
+                    judged.priority, date_part('epoch', now_ - judged.due_at)
+                )
+                FROM judged
+                WHERE judged.may
+                    AND (SELECT count(*) FROM picked)
+                        < (SELECT count(*) FROM judged WHERE judged.may)
+                ORDER BY judged.age DESC, judged.due_at, judged.id
+                LIMIT 1 OFFSET (SELECT count(*) FROM picked)
+            ),
+            (
+                -- They are in order.
+                SELECT json_build_array(heads.priority, date_part('epoch', now_ - heads.due_at))
+                FROM heads
+                LIMIT 1 OFFSET walk_ - 1
+            ),
+            (
+                SELECT date_part('epoch', min(next.due_at) - now_)
+                FROM generate_series(0, 4) AS level (priority)
+                CROSS JOIN LATERAL (
+                    SELECT ready.due_at
+                    FROM detent.detent_ready AS ready
+                    WHERE split_part(ready.lane, '#', 1)
+                            || CASE WHEN right(ready.lane, 2) = '+!' THEN '+!' ELSE '' END
+                            = family_
+                        AND split_part(ready.lane, '~', 2) LIKE 'task:%#%'
+                        AND split_part(ready.lane, '~', 3) = ''
+                        AND ready.priority = level.priority::smallint
+                        AND ready.due_at > now_
+                    ORDER BY ready.due_at, ready.id
+                    LIMIT 1
+                ) AS next
+            ),
+            (SELECT count(*) FROM judged WHERE judged.rank = 1),
+            (
+                SELECT json_agg(json_build_array(
+                    first.priority, round(date_part('epoch', first.due_at) * 1e6)::bigint, first.id
+                ))
+                FROM (SELECT DISTINCT heads.priority FROM heads) AS level
+                CROSS JOIN LATERAL (
+                    (
+                        SELECT 1 AS place, heads.priority, heads.due_at, heads.id FROM heads
+                        WHERE heads.priority = level.priority AND heads.lane <> ALL (without_)
+                        ORDER BY heads.due_at, heads.id
+                        LIMIT 1
+                    )
+                    UNION ALL
+                    (
+                        -- Behind lanes that are claimed from by themselves, if there are no others.
+                        SELECT 2, heads.priority, heads.due_at, heads.id FROM heads
+                        WHERE heads.priority = level.priority AND cardinality(without_) > 0
+                        ORDER BY heads.due_at DESC, heads.id DESC
+                        LIMIT 1
+                    )
+                    ORDER BY 1
+                    LIMIT 1
+                ) AS first
+            ),
+            (
+                SELECT json_agg(crowd.lane)
+                FROM (
+                    SELECT judged.lane FROM judged
+                    WHERE NOT judged.may
+                    GROUP BY judged.lane
+                    HAVING count(*) >= greatest(walk_ / 16, 8)
+                    ORDER BY count(*) DESC, judged.lane
+                    LIMIT 16
+                ) AS crowd
+            )
+        )::text, 'UTF8'),
+        NULL::text, NULL::bytea, NULL::bytea, NULL::text[];
+END $$;
+
+-- A payload as JSON. One that is encrypted, or made by another codec, is only described: no JSON
+-- begins with the byte 0, as all that is encrypted does.
+CREATE FUNCTION detent.detent_shown(data bytea, codec text) RETURNS jsonb
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE
+        WHEN data IS NULL THEN NULL
+        WHEN codec = 'json' AND substring(data FROM 1 FOR 1) NOT IN ('\x', '\x00')
+            THEN convert_from(data, 'UTF8')::jsonb
+        ELSE to_jsonb(format('<%s bytes of %s>', length(data),
+            CASE WHEN substring(data FROM 1 FOR 1) = '\x00' THEN 'encrypted data' ELSE codec END))
+    END
+$$;
+
 -- For people with psql, and for the listings.
 CREATE VIEW detent.detent_jobs AS
 SELECT
@@ -1101,7 +1424,11 @@ SELECT
         WHERE signal.id = running.id AND signal.kind = 'cancel'
     ) AS cancel_requested,
     progress.fraction AS progress,
-    progress.message AS progress_message
+    progress.message AS progress_message,
+    detent.detent_shown(job.args, job.codec) AS args_json,
+    detent.detent_shown(job.params, job.codec) AS params_json,
+    detent.detent_shown(outcome.result, 'json') AS result_json,
+    detent.detent_shown(outcome.error, 'json') AS error_json
 FROM detent.detent_job AS job
 LEFT JOIN detent.detent_ready AS ready ON ready.id = job.id
 LEFT JOIN detent.detent_running AS running ON running.id = job.id

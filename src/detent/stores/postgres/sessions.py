@@ -36,7 +36,7 @@ WHERE held.locktype = 'advisory'
     AND held.objsubid = 1
     AND held.pid <> pg_backend_pid()
     AND session.pid = held.pid
-    AND session.application_name = 'detent'
+    AND session.application_name IN ('detent', current_setting('application_name'))
 """
 
 

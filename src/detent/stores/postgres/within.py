@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from detent.errors import StoreError, StoreUnavailable, WrongConnection
 from detent.model.announce import Trigger
+from detent.model.gates import told_lanes
 from detent.model.job import Keys, NewJob, Placed
 from detent.spi.notifier import Hint, Notifier
 from detent.stores.postgres.database import Database
@@ -83,7 +84,8 @@ class Within:
             placed = await self._drive(caller, join(self.channel, jobs, told, keys))
         if self.channel is None and told:
             # Nothing else learns of his commit. Whoever looks too early looks again soon.
-            self.notifier.publish([Hint(lane) for lane in {job.lane: None for job in told}])
+            lanes = told_lanes({job.lane: None for job in told})
+            self.notifier.publish([Hint(lane) for lane in lanes])
         return placed
 
     async def _drive(

@@ -157,6 +157,16 @@ def begin_at(floor: Floor | None, now: int) -> tuple[int, bytes]:
     return min(micros(floor.due_at), now - LATE), floor.id.bytes
 
 
+def move_taken(session: Session, fence: int, node: bytes, inline: int, boost: int) -> list[Any]:
+    """Move what was taken under a fence to running; return what is needed to run it."""
+    session.change(sql("claim_jobs", "fenced"), fence)
+    session.change(sql("claim_jobs", "running"), fence, node, session.now)
+    session.change(sql("claim_jobs", "gone"), fence)
+    taken = session.table(sql("claim_jobs", "taken"), fence, inline, session.now, boost)
+    session.change(sql("claim_jobs", "clear"), fence)
+    return taken
+
+
 def claim_from(row: list[Any]) -> Claim:
     job_id, fence, task, lane, priority, due_at, *counts, args, codec, options, params, tags = row
     return Claim._make(

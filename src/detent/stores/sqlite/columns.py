@@ -13,6 +13,7 @@ from uuid import UUID, SafeUUID
 import msgspec
 
 from detent.errors import StoreError
+from detent.spi.leadership import NO_TERM, Term
 
 T = TypeVar("T")
 
@@ -149,3 +150,8 @@ def pieces(values: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
 def chunks(values: Sequence[Any], size: int) -> list[Sequence[Any]]:
     """Return a sequence in pieces of at most `size`."""
     return [values[start : start + size] for start in range(0, len(values), size)]
+
+
+def term_values(term: Term | None) -> tuple[str | None, int | None, bytes | None]:
+    """Return a term as statements take it; all None for those who need none."""
+    return NO_TERM if term is None else (term.role, term.number, term.holder.bytes)

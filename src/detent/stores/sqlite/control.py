@@ -226,14 +226,14 @@ def _retry(session: Session, ids: bytes, generation: int | None, change: Change)
 
 def _take_key_again(session: Session, row: Sequence[Any], *, alone: bool) -> bool:
     """Return whether a job may live again; one alone is told who holds its key."""
-    job_id, hooks, *_, key = row
+    job_id, hooks, *_, task, key = row
     if key is None or not hooks & Hook.KEY:
         return True
-    if held := session.table(sql("find_key"), "unique", key, session.now):
+    if held := session.table(sql("find_key"), "unique", key, session.now, task):
         if alone:
             raise KeyTaken(key, uuid(held[0][0]))
         return False
-    session.change(sql("reserve_unique_key"), key, uuid(job_id).bytes)
+    session.change(sql("reserve_unique_key"), key, uuid(job_id).bytes, task)
     return True
 
 

@@ -21,6 +21,8 @@ from detent.errors import StoreError
 from detent.spi.notifier import Wake
 from detent.stores.sqlite.desk import Desk
 from detent.stores.sqlite.failures import DRIVER_ERRORS, translate
+from detent.stores.sqlite.keeper import Identity, identity_of
+from detent.stores.sqlite.marks import check_marks
 from detent.stores.sqlite.migrations import migrate
 from detent.stores.sqlite.orders import AfterCommit, Order
 from detent.stores.sqlite.readers import Readers
@@ -49,7 +51,8 @@ class Workers:
         self._path = path
         self._patience = patience
         self._lock = threading.Lock()
-        self._prepared = False
+        self._prepared: Identity = None
+        """The file that has our schema."""
         self.finalizer: weakref.finalize[..., Any]
         self.origin = secrets.token_bytes(8)
         """Marks the wake-ups that the listeners of this process know of."""
@@ -58,11 +61,12 @@ class Workers:
 
     def _prepare(self) -> None:
         """Bring the file to our schema before anything else is done with it."""
-        if not self._prepared:
+        if self._prepared is None or identity_of(self._path) != self._prepared:
             with self._lock:
-                if not self._prepared:
+                if self._prepared is None or identity_of(self._path) != self._prepared:
                     migrate(self._path, self._patience)
-                    self._prepared = True
+                    check_marks(self._path, self._patience)
+                    self._prepared = identity_of(self._path)
 
     def stop(self) -> None:
         """Let the threads end; in a child of the process that has them there are none."""
@@ -98,15 +102,19 @@ class Database:
         *,
         first: Callable[[Session], T | None] | None = None,
         urgent: bool = False,
+        patience: timedelta | None = None,
     ) -> T:
         """Run work in a write transaction, perhaps together with others; return when it is durable.
 
         `first` may find, without the lock, that there is nothing to write. Work may be started
-        anew, so it must keep nothing from an earlier start.
+        anew, so it must keep nothing from an earlier start. `patience` is how long it may wait for
+        the lock, if not as long as `[store] timeout` says.
         """
         self._refuse_inside()
-        ends_at = time.monotonic() + self._timeout
-        order = Order(work, ends_at, first=first, urgent=urgent)
+        limit = self._timeout
+        if patience is not None:
+            limit = min(limit, patience.total_seconds())
+        order = Order(work, time.monotonic() + limit, first=first, urgent=urgent)
         self._here().writer.put(order)
         return await self._answer(order)  # type: ignore[no-any-return]
 
@@ -153,6 +161,12 @@ class Database:
             workers.writer.put(order)
             with suppress(StoreError):
                 await self._answer(order)
+
+    @property
+    def in_use(self) -> bool:
+        """Whether this process has threads for the file."""
+        workers = self._workers
+        return workers is not None and workers.pid == os.getpid()
 
     @property
     def origin(self) -> bytes:

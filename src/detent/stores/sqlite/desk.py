@@ -18,8 +18,7 @@ class Desk(Keeper):
     """Opens connections when they are needed, on the thread that needs them."""
 
     def __init__(self, path: str, patience: float, origin: bytes) -> None:
-        super().__init__()
-        self._path = path
+        super().__init__(path)
         self._patience = patience
         self._origin = origin
         self._is_synced = True
@@ -66,10 +65,10 @@ class Desk(Keeper):
 
     def _open_own(self) -> sqlite3.Connection:
         self._is_synced = True
-        return open_writer(self._path, self._patience)
+        return open_writer(self.path, self._patience)
 
     def _open_guest(self) -> sqlite3.Connection:
-        connection = open_writer(self._path, self._patience)
+        connection = open_writer(self.path, self._patience)
         connection.row_factory = sqlite3.Row
         # What a task's tables declare holds for it; it could not ask for it inside a transaction.
         connection.execute("PRAGMA foreign_keys = ON")

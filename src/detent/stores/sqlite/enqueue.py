@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from detent.model.job import Keys, NewJob, Placed
-from detent.spi.notifier import Wake
+from detent.spi.notifier import Notifier, SignalHint, Wake
 from detent.stores.sqlite.columns import (
     LAST_MOMENT,
     Payloads,
@@ -31,6 +31,7 @@ class Enqueuing:
     """The part of the store that `EnqueueStore` describes, but for callers' connections."""
 
     database: Database
+    notifier: Notifier
 
     async def enqueue_jobs(self, jobs: Sequence[NewJob], tell: Sequence[Wake] = ()) -> bool:
         """See `EnqueueStore.enqueue_jobs`."""
@@ -40,7 +41,11 @@ class Enqueuing:
 
     async def enqueue_keyed(self, job: NewJob, keys: Keys) -> Placed:
         """See `EnqueueStore.enqueue_keyed`."""
-        return await self.database.write(lambda session: place_keyed(session, job, keys))
+        stopped: list[Wake] = []
+        placed = await self.database.write(lambda session: place_keyed(session, job, keys, stopped))
+        if stopped:
+            self.notifier.publish(stopped)
+        return placed
 
 
 class Batch:
@@ -88,22 +93,27 @@ class _Many:
             session.change(sql("enqueue_jobs", "tags"), self._ids)
 
 
-def place_keyed(session: Session, job: NewJob, keys: Keys) -> Placed:
+def place_keyed(
+    session: Session, job: NewJob, keys: Keys, stopped: list[Wake] | None = None
+) -> Placed:
     """Store a job with keys unless one of them is taken; say what it came to.
+
+    What tells a node that a job of its own is to stop is added to `stopped`.
 
     Everything is decided before the first write, so a key that is taken leaves nothing to undo.
     """
     if session.table(sql("enqueue_keyed_job", "known"), job.id.bytes):
         return Placed(job.id, created=True)
-    if (first := _holder(session, "idempotency", keys.idempotency)) is not None:
-        return Placed(first, created=False)
-    holder = _holder(session, "unique", keys.unique)
+    if (first := _held(session, "idempotency", keys.idempotency, job.task)) is not None:
+        return Placed(uuid(first[0]), created=False, digest=_digest(first[1]))
+    held = _held(session, "unique", keys.unique, job.task)
+    holder = None if held is None else uuid(held[0])
     if holder is not None and keys.on_conflict != "replace":
         told = keys.unique if keys.on_conflict == "raise" else None
         return Placed(holder, created=False, taken_key=told)
-    waits_for = None if holder is None else _displace(session, holder, job.id)
+    waits_for = None if holder is None else _displace(session, holder, job.id, stopped)
     _store_keyed(session, job, keys, waits_for)
-    _take_keys(session, job.id, keys, holder)
+    _take_keys(session, job, keys, holder)
     return Placed(job.id, created=True)
 
 
@@ -135,15 +145,21 @@ def request_cancel(
     return asked
 
 
-def _holder(session: Session, kind: str, key: str | None) -> UUID | None:
-    """Return the job that holds a key."""
+def _held(session: Session, kind: str, key: str | None, task: str) -> Sequence[Any] | None:
+    """Return the job that holds a key of a task, and what is kept beside it."""
     if key is None:
         return None
-    held = session.table(sql("find_key"), kind, key, session.now)
-    return uuid(held[0][0]) if held else None
+    held = session.table(sql("find_key"), kind, key, session.now, task)
+    return held[0] if held else None
 
 
-def _displace(session: Session, holder: UUID, successor: UUID) -> UUID | None:
+def _digest(shown: str | None) -> bytes | None:
+    return bytes.fromhex(shown) if shown else None
+
+
+def _displace(
+    session: Session, holder: UUID, successor: UUID, stopped: list[Wake] | None
+) -> UUID | None:
     """Cancel the holder of a key, or ask it to stop; return what its successor waits for."""
     reason = f"replaced by {successor}"
     canceled = cancel(session, holder.bytes, None, reason, successor)
@@ -152,19 +168,21 @@ def _displace(session: Session, holder: UUID, successor: UUID) -> UUID | None:
         # A replacement that was itself still waiting hands its wait on.
         waits_for = canceled[0][2]
         return uuid(waits_for) if waits_for else None
-    return holder if request_cancel(session, holder.bytes, None, reason) else None
+    asked = request_cancel(session, holder.bytes, None, reason)
+    if stopped is not None:
+        stopped += [SignalHint(uuid(row[1])) for row in asked]
+    return holder if asked else None
 
 
-def _take_keys(session: Session, job_id: UUID, keys: Keys, holder: UUID | None) -> None:
+def _take_keys(session: Session, job: NewJob, keys: Keys, holder: UUID | None) -> None:
     if keys.idempotency is not None:
         ttl = span(keys.idempotency_ttl)
-        session.change(
-            sql("reserve_idempotency_key"), keys.idempotency, job_id.bytes, ttl, session.now
-        )
+        key = (keys.idempotency, job.id.bytes, ttl, session.now, job.task, keys.digest)
+        session.change(sql("reserve_idempotency_key"), *key)
     if holder is not None:
-        session.change(sql("pass_unique_key"), keys.unique, holder.bytes, job_id.bytes)
+        session.change(sql("pass_unique_key"), keys.unique, holder.bytes, job.id.bytes, job.task)
     elif keys.unique is not None:
-        session.change(sql("reserve_unique_key"), keys.unique, job_id.bytes)
+        session.change(sql("reserve_unique_key"), keys.unique, job.id.bytes, job.task)
 
 
 def _store_keyed(session: Session, job: NewJob, keys: Keys, waits_for: UUID | None) -> None:

@@ -85,8 +85,12 @@ class Inspecting:
         """See `InspectStore.queues`."""
         rows = await self.database.read(lambda session: session.rows(sql("queues"), session.now))
         return [
-            QueueInfo(name, bool(paused), pending, due, running, moment_or_none(oldest), *rest)
-            for name, paused, pending, due, running, oldest, *rest in rows
+            QueueInfo._make(row)._replace(
+                paused=bool(row["paused"]),
+                oldest_due_at=moment_or_none(row["oldest_due_at"]),
+                served=bool(row["served"]),
+            )
+            for row in rows
         ]
 
 
@@ -159,4 +163,5 @@ _CONVERTED: Final[dict[str, Callable[[Any], Any]]] = {
     "duration": _duration,
     "tags": _tags,
     "cancel_requested": bool,
+    "cancel_too_late": bool,
 }

@@ -9,12 +9,23 @@ import msgspec
 from detent.model.gates import FAIR, QUEUE, RESOURCE, TASK, Gate, gate_name, gates_of
 from detent.model.limits import Admission, Holder, Limit, Opening
 from detent.model.rates import Algorithm, Grants, Rate, matters_until, take
-from detent.spi.limits import GatedAnswer, GatedLane, GatedRequest, Head, LaneAnswer, LimitInfo
+from detent.spi.leadership import Term
+from detent.spi.limits import (
+    FamilyAnswer,
+    FamilyRequest,
+    GatedAnswer,
+    GatedLane,
+    GatedRequest,
+    Head,
+    LaneAnswer,
+    LimitInfo,
+)
 from detent.spi.rates import RateAsk, RateVerdict
 from detent.spi.scans import LaneScan
-from detent.stores.sqlite.claim import begin_at, claim_from
-from detent.stores.sqlite.columns import MICROSECONDS, seconds, span, uuid, written
+from detent.stores.sqlite.claim import begin_at, claim_from, move_taken
+from detent.stores.sqlite.columns import MICROSECONDS, seconds, span, term_values, uuid, written
 from detent.stores.sqlite.database import Database
+from detent.stores.sqlite.families import take_family
 from detent.stores.sqlite.session import Session
 from detent.stores.sqlite.statements import sql
 
@@ -80,8 +91,17 @@ class Limiting:
         """See `LimitStore.claim_gated`."""
         return await self.database.write(_GatedClaiming(request).take)
 
+    async def claim_family(self, request: FamilyRequest) -> FamilyAnswer:
+        """See `LimitStore.claim_family`."""
+        return await self.database.write(lambda session: take_family(session, request))
+
     async def gated_lanes(
-        self, queues: Sequence[str], after: str, limit: int, boost_interval: timedelta
+        self,
+        queues: Sequence[str],
+        after: str,
+        limit: int,
+        boost_interval: timedelta,
+        whole: Sequence[str] = (),
     ) -> list[GatedLane]:
         """See `LimitStore.gated_lanes`."""
         # All lanes of a queue begin with its name and one of two signs.
@@ -90,7 +110,7 @@ class Limiting:
         )
 
         def work(session: Session) -> list[GatedLane]:
-            rows = session.rows(sql("gated_lanes"), ranges, after, limit)
+            rows = session.rows(sql("gated_lanes"), ranges, after, limit, written(list(whole)))
             return [_found(session.now, span(boost_interval), *row) for row in rows]
 
         return await self.database.read(work)
@@ -99,17 +119,21 @@ class Limiting:
         """See `RateStore.take`."""
         return await self.database.write(lambda session: [_take(session, ask) for ask in asks])
 
-    async def forget_holds(self, limit: int) -> int:
+    async def forget_holds(self, limit: int, term: Term | None = None) -> int:
         """See `LimitStore.forget_holds`."""
-        return await self.database.write(lambda session: session.change(sql("forget_holds"), limit))
+        asked = (limit, *term_values(term))
+        return await self.database.write(
+            lambda session: session.change(sql("forget_holds"), *asked)
+        )
 
-    async def forget_rates(self, idle_seconds: float, limit: int) -> int:
+    async def forget_rates(self, idle_seconds: float, limit: int, term: Term | None = None) -> int:
         """See `RateStore.forget_rates`."""
 
         def work(session: Session) -> int:
             before = session.now - int(idle_seconds * MICROSECONDS)
-            forgotten = session.change(sql("forget_rates", "buckets"), before, limit)
-            return forgotten + session.change(sql("forget_rates", "passes"), before, limit)
+            asked = (before, limit, *term_values(term))
+            forgotten = session.change(sql("forget_rates", "buckets"), *asked)
+            return forgotten + session.change(sql("forget_rates", "passes"), *asked)
 
         return await self.database.write(work)
 
@@ -171,7 +195,8 @@ class _GatedClaiming:
             )
             retry = None if blocked is None else admission.wait(blocked)
             answers.append(((scan.lane, taken, blocked and blocked.name, retry), keeps))
-        claims = self._move(session, fence) if total else []
+        moved = (fence, self._node, request.inline_args, self._boost)
+        claims = move_taken(session, *moved) if total else []
         _remember(session, openings)
         left = session.table(
             sql("claim_gated", "next"), written([scan.lane for scan in request.scans])
@@ -226,15 +251,6 @@ class _GatedClaiming:
         return bool(
             session.value(sql("claim_gated", "urgent"), scan.lane, session.now, self._boost, least)
         )
-
-    def _move(self, session: Session, fence: int) -> list[Any]:
-        session.change(sql("claim_jobs", "fenced"), fence)
-        session.change(sql("claim_jobs", "running"), fence, self._node, session.now)
-        session.change(sql("claim_jobs", "gone"), fence)
-        inline = self._request.inline_args
-        taken = session.table(sql("claim_jobs", "taken"), fence, inline, session.now, self._boost)
-        session.change(sql("claim_jobs", "clear"), fence)
-        return taken
 
 
 def _mark(session: Session, fence: int, lane: str, held: Sequence[Gate]) -> None:
@@ -361,6 +377,8 @@ def _limit(name: str, *values: Any) -> Limit:
     concurrency, count, per, burst, algorithm, weight, ordered = (*values, 0)[:7]
     rate = None
     if count is not None:
+        if burst is None and algorithm == Algorithm.BUCKET:
+            burst = count  # stored when that was the default
         rate = Rate(count, timedelta(microseconds=per), burst, Algorithm(algorithm))
     return Limit(name, concurrency, rate, weight, bool(ordered))
 

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import msgspec
 
-from detent.errors import Conflict
+from detent.errors import Conflict, StoreUnavailable
 from detent.spi.nodes import Beat, NodeIdentity, NodeInfo
 from detent.spi.notifier import Hint, Notifier
 from detent.stores.sqlite.columns import (
@@ -21,11 +21,19 @@ from detent.stores.sqlite.columns import (
     written,
 )
 from detent.stores.sqlite.database import Database
+from detent.stores.sqlite.failures import is_busy
+from detent.stores.sqlite.marks import note_numbers
 from detent.stores.sqlite.session import Session
 from detent.stores.sqlite.statements import sql
 
 # How many claims or jobs one transaction moves: no write keeps the others waiting for long.
 PAGE: Final = 500
+# A heartbeat asks for the lock for this share of its lease; then it looks what it can read.
+LOCKED: Final = 1 / 20
+# A shorter lease than this is none: it is ended by a heartbeat.
+SHORTEST: Final = timedelta(seconds=1)
+# So many seconds before its end a lease is not trusted any more.
+MARGIN: Final = 1.0
 
 
 class Nodes:
@@ -71,6 +79,7 @@ class Nodes:
             now = session.now
             alive = session.change(sql("beat_node", "beat"), node.bytes, span(lease), now, said)
             known = session.table(sql("beat_node", "nodes"), node.bytes, now)
+            note_numbers(session, self.database.path)
             active, draining, end, slots, limited = known
             return Beat(
                 alive=bool(alive),
@@ -82,7 +91,35 @@ class Nodes:
                 limited=limited,
             )
 
-        return await self.database.write(work, urgent=True)
+        try:
+            patience = lease * LOCKED if lease >= SHORTEST else None
+            return await self.database.write(work, urgent=True, patience=patience)
+        except StoreUnavailable as error:
+            if error.__cause__ is None or not is_busy(error.__cause__):
+                raise
+            return await self._locked_out(node, error)
+
+    async def _locked_out(self, node: UUID, error: StoreUnavailable) -> Beat:
+        """Return what a heartbeat can know that could not write: a lock is no silence.
+
+        While no node has been heard of for half a lease nobody can end a lease, also for a while
+        after the lock is free: see `detent.model.lease`.
+        """
+
+        def read(session: Session) -> tuple[int, ...] | None:
+            rows = session.rows(sql("beat_node", "locked"), node.bytes, session.now)
+            return None if not rows else tuple(rows[0])
+
+        found = await self.database.read(read)
+        if found is None:
+            return Beat(alive=False, now=moment(self.database.clock()), nodes=0)
+        lease, until, witnesses = found
+        now = self.database.clock()
+        left = (until - now) / MICROSECONDS - MARGIN
+        safe_for = lease / MICROSECONDS if not witnesses else left
+        if safe_for <= 0:
+            raise error
+        return Beat(alive=True, now=moment(now), nodes=0, safe_for=safe_for)
 
     async def drain(self, node: UUID, *, returns: bool = False) -> None:
         """See `NodeStore.drain`."""

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from detent.model.fingerprint import summary
 from detent.model.job import Hook
 from detent.spi.notifier import Hint, Notifier
 from detent.spi.outbox import (
@@ -59,11 +60,11 @@ class Telling:
 
         return await self.database.write(work, first=nothing)
 
-    async def events_delivered(self, ids: Sequence[int]) -> int:
+    async def events_delivered(self, events: Sequence[OutboxEvent]) -> int:
         """See `OutboxStore.events_delivered`."""
-        if not ids:
+        if not events:
             return 0
-        wanted = written(list(ids))
+        wanted = written([[event.id, event.job.hex.upper(), event.kind] for event in events])
 
         def work(session: Session) -> int:
             for alert, sink, tries in session.table(sql("events_delivered", "alerts"), wanted):
@@ -81,7 +82,8 @@ class Telling:
         def work(session: Session) -> int:
             due_at = session.now if delay is None else _later(session, delay)
             parked_at = session.now if delay is None else None
-            values = (event.id, event.tries, due_at, parked_at, problem)
+            which = (event.id, event.tries, event.job.bytes, event.kind)
+            values = (*which, due_at, parked_at, problem)
             done = session.change(sql("put_off_event", "put"), *values)
             if done and delay is None and event.alert is not None:
                 noted = (event.alert, event.sink, problem, session.now)
@@ -137,14 +139,18 @@ class Telling:
         return await self.database.write(work)
 
     async def raise_alerts(
-        self, failures: Sequence[Failures], window: timedelta, sinks: Sequence[str]
+        self,
+        failures: Sequence[Failures],
+        window: timedelta,
+        sinks: Sequence[str],
+        most_kinds: int,
     ) -> int:
         """See `AlertStore.raise_alerts`."""
         names, length = written(list(sinks)), span(window)
 
         def work(session: Session) -> int:
-            start = session.now // length * length
-            return sum(_raise(session, each, start, names) for each in failures)
+            since = session.now - length
+            return sum(_raise(session, each, since, names, most_kinds) for each in failures)
 
         count = await self.database.write(work) if failures else 0
         if count:
@@ -193,13 +199,17 @@ def _note(session: Session, statement: str, events: Iterable[Any]) -> None:
             session.change(statement, alert, sink, session.now)
 
 
-def _raise(session: Session, said: Failures, start: int, sinks: str) -> int:
+def _raise(session: Session, said: Failures, since: int, sinks: str, most_kinds: int) -> int:
     """Count failures; return 1 if they are the first of their kind in the window."""
-    mark = said.fingerprint
-    key = (whole(said.task), mark.digest, start)
-    last = said.last_job.bytes
-    if session.change(sql("raise_alerts", "known"), *key, last, said.times, session.now):
+    mark, task, last = said.fingerprint, whole(said.task), said.last_job.bytes
+    known, counted = sql("raise_alerts", "known"), (since, last, said.times, session.now)
+    if session.change(known, task, mark.digest, *counted):
         return 0
+    if session.value(sql("raise_alerts", "kinds"), task, since) >= most_kinds:
+        mark = summary(most_kinds)
+        if session.change(known, task, mark.digest, *counted):
+            return 0
+    key = (task, mark.digest, session.now)
     words = (whole(mark.type), whole(mark.message), whole(mark.frame))
     jobs = (said.first_job.bytes, last)
     session.change(sql("raise_alerts", "raised"), *key, *words, *jobs, said.times, session.now)

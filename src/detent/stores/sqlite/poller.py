@@ -11,6 +11,7 @@ import threading
 import time
 from typing import Any, Final
 
+from detent.errors import StoreUnavailable
 from detent.spi.notifier import Receive, Silence, Wake
 from detent.stores.sqlite.connection import open_reader
 from detent.stores.sqlite.failures import DRIVER_ERRORS, translate
@@ -47,12 +48,13 @@ class Poller:
         self._thread.join(patience)
 
     def _run(self) -> None:
-        keeper = Keeper()
+        keeper = Keeper(self._path)
         while not self._stopped:
             try:
                 self._watch(keeper)
-            except DRIVER_ERRORS as error:
-                self._tell([Silence(str(translate(error, self._path)))])
+            except (*DRIVER_ERRORS, StoreUnavailable) as error:
+                known = isinstance(error, StoreUnavailable)
+                self._tell([Silence(str(error if known else translate(error, self._path)))])
                 with keeper:
                     keeper.close()
                 time.sleep(RECONNECT)
@@ -68,6 +70,7 @@ class Poller:
         while not self._stopped:
             now = time.monotonic()
             with keeper:
+                keeper.check()
                 connection = keeper.connection("own", lambda: open_reader(self._path))
                 current = _version(connection)
                 if connection is not watched:

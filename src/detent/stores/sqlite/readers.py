@@ -48,7 +48,7 @@ class Readers:
             thread.join(patience)
 
     def _run(self) -> None:
-        keeper = Keeper()
+        keeper = Keeper(self._path)
         while (order := self._inbox.get()) is not None:
             with keeper:
                 answer = self._carry_out(keeper, order)
@@ -67,6 +67,8 @@ class Readers:
 
     def _look(self, keeper: Keeper, order: Order) -> object:
         self._prepare()
+        if keeper.is_replaced:
+            keeper.close()
         connection = keeper.connection("own", lambda: open_reader(self._path))
         connection.execute("BEGIN")
         try:

@@ -7,8 +7,17 @@ from uuid import UUID
 
 from detent.errors import SchemaMismatch, StoreError, StoreUnavailable
 from detent.model.state import State
+from detent.spi.leadership import Term
 from detent.spi.retention import Mark, PrunedPage, PruneRequest
-from detent.stores.sqlite.columns import micros_or_none, moment, packed, span, uuid, written
+from detent.stores.sqlite.columns import (
+    micros_or_none,
+    moment,
+    packed,
+    span,
+    term_values,
+    uuid,
+    written,
+)
 from detent.stores.sqlite.control import forget
 from detent.stores.sqlite.database import Database
 from detent.stores.sqlite.session import Session
@@ -39,40 +48,42 @@ class Retaining:
         if request.rules.shortest is None:
             return PrunedPage()
         due, after = await self.database.read(lambda session: _look(session, request))
-        page = await self._take(due)
+        page = await self._take(due, request.term)
         return page._replace(after=after)
 
-    async def _take(self, due: Sequence[Old]) -> PrunedPage:
+    async def _take(self, due: Sequence[Old], term: Term | None) -> PrunedPage:
         """Take these jobs; one that cannot be taken does not keep the others."""
         if not due:
             return PrunedPage()
         ids = packed(old.id for old in due)
         said = written([(old.generation, int(old.archive)) for old in due])
         try:
-            return await self.database.write(lambda session: _prune(session, ids, said))
+            return await self.database.write(lambda session: _prune(session, ids, said, term))
         except (StoreUnavailable, SchemaMismatch):
             raise
         except StoreError as error:
             if len(due) == 1:
                 return PrunedPage(problem=f"job {due[0].id} could not be pruned: {error}")
         middle = len(due) // 2
-        one, two = await self._take(due[:middle]), await self._take(due[middle:])
+        one, two = await self._take(due[:middle], term), await self._take(due[middle:], term)
         return PrunedPage(
             one.deleted + two.deleted,
             one.archived + two.archived,
             problem=one.problem or two.problem,
         )
 
-    async def prune_keys(self, limit: int) -> int:
+    async def prune_keys(self, limit: int, term: Term | None = None) -> int:
         """See `RetentionStore.prune_keys`."""
+        asked = (limit, *term_values(term))
         return await self.database.write(
-            lambda session: session.change(sql("prune_keys"), session.now, limit)
+            lambda session: session.change(sql("prune_keys"), session.now, *asked)
         )
 
-    async def prune_archive(self, keep: timedelta, limit: int) -> int:
+    async def prune_archive(self, keep: timedelta, limit: int, term: Term | None = None) -> int:
         """See `RetentionStore.prune_archive`."""
+        asked = (limit, *term_values(term))
         return await self.database.write(
-            lambda session: session.change(sql("prune_archive"), session.now - span(keep), limit)
+            lambda session: session.change(sql("prune_archive"), session.now - span(keep), *asked)
         )
 
 
@@ -113,8 +124,8 @@ def _mark(state: State, job_id: bytes, finished_at: int) -> Mark:
     return Mark(None if state is State.SUCCEEDED else moment(finished_at), UUID(bytes=job_id))
 
 
-def _prune(session: Session, ids: bytes, said: str) -> PrunedPage:
-    session.change(sql("prune_jobs", "old"), ids, said, session.now)
+def _prune(session: Session, ids: bytes, said: str, term: Term | None) -> PrunedPage:
+    session.change(sql("prune_jobs", "old"), ids, said, session.now, *term_values(term))
     session.change(sql("prune_jobs", "archived"), session.now)
     taken = session.table(sql("prune_jobs", "taken"))
     session.change(sql("prune_jobs", "clear"))

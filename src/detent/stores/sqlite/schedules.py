@@ -15,6 +15,7 @@ from detent.model.schedule import (
     SlotInfo,
     SlotState,
 )
+from detent.spi.leadership import Term
 from detent.spi.notifier import Notifier, ScheduleHint
 from detent.spi.schedules import DueSchedules
 from detent.stores.sqlite.columns import (
@@ -25,6 +26,7 @@ from detent.stores.sqlite.columns import (
     moment_or_none,
     read,
     span,
+    term_values,
     uuid_or_none,
     whole,
     written,
@@ -101,11 +103,15 @@ class Scheduling:
             return await self._read("list_schedules", after or "", limit)
         return await self._read("list_schedule_group", group, after or "", limit)
 
-    async def delete_schedule(self, name: str, expected: int | None = None) -> bool:
+    async def delete_schedule(
+        self, name: str, expected: int | None = None, term: Term | None = None
+    ) -> bool:
         """See `ScheduleStore.delete_schedule`."""
         return bool(
             await self.database.write(
-                lambda session: session.change(sql("delete_schedule"), name, expected)
+                lambda session: session.change(
+                    sql("delete_schedule"), name, expected, *term_values(term)
+                )
             )
         )
 
@@ -190,10 +196,12 @@ class Scheduling:
         rows = await self.database.read(lambda session: session.rows(sql("live_slots"), name))
         return [_slot(row) for row in rows]
 
-    async def prune_slots(self, keep: timedelta, limit: int) -> int:
+    async def prune_slots(self, keep: timedelta, limit: int, term: Term | None = None) -> int:
         """See `ScheduleStore.prune_slots`."""
         return await self.database.write(
-            lambda session: session.change(sql("prune_slots"), session.now - span(keep), limit)
+            lambda session: session.change(
+                sql("prune_slots"), session.now - span(keep), limit, *term_values(term)
+            )
         )
 
     async def save_calendar(self, name: str, data: bytes) -> None:

@@ -181,9 +181,13 @@ CREATE INDEX detent_attempt_id ON detent_attempt (id, ended_at);
 CREATE TABLE detent_key (
     kind       TEXT NOT NULL,
     key        TEXT NOT NULL,
+    -- The task that it belongs to: the same key under another task is another key.
+    scope      TEXT NOT NULL,
     job        BLOB NOT NULL,
     expires_at INTEGER,
-    PRIMARY KEY (kind, key)
+    -- Of an idempotency key: what the arguments of its job come to, sealed if they are.
+    digest     BLOB,
+    PRIMARY KEY (kind, key, scope)
 ) STRICT, WITHOUT ROWID;
 -- Only idempotency keys expire; business keys are not in it.
 CREATE INDEX detent_key_expires_at ON detent_key (expires_at) WHERE expires_at IS NOT NULL;
@@ -415,6 +419,8 @@ CREATE TABLE detent_alert (
     trail        TEXT    NOT NULL DEFAULT '[]',
     UNIQUE (task, fingerprint, window_start)
 ) STRICT;
+-- How many kinds of failures of a task are in an open window.
+CREATE INDEX detent_alert_recent ON detent_alert (task, window_start);
 
 -- One row for each breaker; the body is read and written as a whole.
 CREATE TABLE detent_breaker (
@@ -479,6 +485,15 @@ CREATE INDEX detent_pass_gate ON detent_pass (gate, at);
 -- The lanes that have gates: a walk from one lane to the next skips all jobs in between. Partial,
 -- so that a job without limits pays nothing for it.
 CREATE INDEX detent_ready_gated ON detent_ready (lane) WHERE instr(lane, '~') > 0;
+
+-- Families in the order of a claim. A family is all keys of one task's limit, in one queue and with the
+-- same needs, behind no other gate; those of its jobs that are suspects are a family by themselves.
+-- Partial, so that only such jobs pay for it.
+CREATE INDEX detent_ready_family ON detent_ready (
+    substr(lane, 1, instr(lane, '#') - 1) || CASE WHEN substr(lane, -2) = '+!' THEN '+!' ELSE '' END,
+    priority, due_at, id
+) WHERE instr(lane, '~task:') > 0 AND instr(lane, '#') > 0
+    AND instr(substr(lane, instr(lane, '~') + 1), '~') = 0;
 
 -- For the listings.
 CREATE VIEW detent_job_now AS

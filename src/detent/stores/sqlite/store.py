@@ -1,8 +1,10 @@
 """The SQLite store: its parts put together."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 
+from detent.errors import StoreError
 from detent.model.announce import Trigger, every_job
 from detent.spi.notifier import Notifier
 from detent.stores.sqlite.breakers import Breaking
@@ -17,6 +19,7 @@ from detent.stores.sqlite.history import Remembering
 from detent.stores.sqlite.leadership import Leading
 from detent.stores.sqlite.limits import Limiting
 from detent.stores.sqlite.locks import Locking
+from detent.stores.sqlite.marks import note_numbers
 from detent.stores.sqlite.nodes import Nodes
 from detent.stores.sqlite.notifier import SqliteNotifier
 from detent.stores.sqlite.outbox import Telling
@@ -76,4 +79,7 @@ class SqliteStore(
     async def close(self) -> None:
         """See `StoreLifecycle.close`."""
         await self.notifier.flush()
+        if self.database.in_use:
+            with suppress(StoreError):
+                await self.database.read(lambda session: note_numbers(session, self.database.path))
         await self.database.close()

@@ -77,8 +77,13 @@ class Visit(Order):
 
     # On the thread of the writer
 
-    def host(self, connection: sqlite3.Connection, clock: Callable[[], int]) -> None:
-        """Serve requests in a transaction that has begun, until the last; then it has ended."""
+    def host(
+        self, connection: sqlite3.Connection, clock: Callable[[], int], check: Callable[[], None]
+    ) -> None:
+        """Serve requests in a transaction that has begun, until the last; then it has ended.
+
+        `check` raises if what is committed now would be lost.
+        """
         session = Session(connection, clock())
         entered = attempted(self, lambda: self.work(session))
         if entered.error is not None:
@@ -94,7 +99,7 @@ class Visit(Order):
                 self._end(connection, TOO_LONG.format(LONGEST))
                 return
             session.now = clock()
-            answer = attempted(request, lambda: request.work(session))  # noqa: B023  done at once
+            answer = attempted(request, lambda: _done(request, session, check))  # noqa: B023  done at once
             if request.last:
                 self._end(connection, OVER)
             deliver([answer])
@@ -109,6 +114,12 @@ class Visit(Order):
         while not self._requests.empty():
             refused.append(Answer(self._requests.get(), error=StoreError(why)))
         deliver(refused)
+
+
+def _done(request: Request, session: Session, check: Callable[[], None]) -> Any:
+    if request.last:
+        check()
+    return request.work(session)
 
 
 def _undo(session: Session) -> None:

@@ -113,6 +113,7 @@ class Writer:
 
     def _round(self, desk: Desk, waiting: Waiting) -> None:
         """Answer what needs no lock; write what does, as soon as the lock is free."""
+        desk.check()
         self._skim(desk.own(), waiting)
         if not waiting:
             if self._news and self._begin(desk.unsynced()):
@@ -126,7 +127,7 @@ class Writer:
         try:
             if isinstance(visit, Visit):
                 waiting.popleft()
-                visit.host(connection, self._clock)
+                visit.host(connection, self._clock, desk.check)
             else:
                 self._write(desk, connection, waiting)
         finally:
@@ -188,6 +189,7 @@ class Writer:
                 begun.append(waiting.popleft())
                 done.append(_carry_out(connection, session, begun[-1], shared=shared))
             desk.add_news(self._news)
+            desk.check()
             undone = not _commit(connection, done)
         except Exception as error:
             deliver([Answer(order, error=error) for order in begun])

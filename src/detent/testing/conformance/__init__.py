@@ -29,6 +29,7 @@ _MODULES = (
     "context",
     "control",
     "enqueue",
+    "families",
     "finish",
     "firing",
     "histories",
@@ -63,6 +64,7 @@ from detent.testing.conformance.claim import ClaimConformance  # noqa: E402
 from detent.testing.conformance.context import ContextConformance  # noqa: E402
 from detent.testing.conformance.control import ControlConformance  # noqa: E402
 from detent.testing.conformance.enqueue import EnqueueConformance  # noqa: E402
+from detent.testing.conformance.families import FamilyConformance  # noqa: E402
 from detent.testing.conformance.finish import FinishConformance  # noqa: E402
 from detent.testing.conformance.firing import FiringConformance  # noqa: E402
 from detent.testing.conformance.histories import HistoryConformance  # noqa: E402
@@ -92,6 +94,7 @@ __all__ = [
     "ContextConformance",
     "ControlConformance",
     "EnqueueConformance",
+    "FamilyConformance",
     "FinishConformance",
     "FiringConformance",
     "HistoryConformance",
@@ -121,6 +124,7 @@ class StoreConformance(
     BlockingConformance,
     ClaimConformance,
     LaneConformance,
+    FamilyConformance,
     FinishConformance,
     NodeConformance,
     RescueConformance,

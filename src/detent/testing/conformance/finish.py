@@ -287,7 +287,9 @@ class FinishConformance:
         found = await info(store, claim.id)
         assert (found.progress, found.progress_message) == (None, None)
         assert not found.cancel_requested
+        assert found.cancel_too_late, "somebody asked, and it ended otherwise"
         await store.control_job(Verb.RETRY, claim.id, Change())
+        assert not (await info(store, claim.id)).cancel_too_late
         assert await claimed_ids(store, node) == [claim.id]
         assert await store.signals_for(node) == [], "a new generation was not canceled"
         assert (await info(store, claim.id)).progress is None

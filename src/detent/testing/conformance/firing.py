@@ -25,6 +25,7 @@ from detent.testing.conformance.steps import (
     joined,
     now_of,
     state_of,
+    succession,
 )
 
 NO_TIME = timedelta(0)
@@ -282,7 +283,9 @@ class FiringConformance:
         await store.prune_jobs(prune_request(State.CANCELED))
         assert await store.get_jobs([first, second]) == [], "their jobs are gone altogether"
         assert await store.prune_slots(HOUR, 10) == 0, "not yet"
-        assert await store.prune_slots(NO_TIME, 1) == 1
+        old, term = await succession(store)
+        assert await store.prune_slots(NO_TIME, 1, old) == 0, "an old term writes nothing"
+        assert await store.prune_slots(NO_TIME, 1, term) == 1
         assert await store.prune_slots(NO_TIME, 10) == 2
         (left,) = await store.slots_of(NAME)
         assert left in await store.live_jobs_of(NAME)

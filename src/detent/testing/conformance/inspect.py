@@ -16,6 +16,7 @@ from detent.testing.conformance.builders import (
     idempotent,
     new_id,
     new_job,
+    parked,
     unique,
 )
 from detent.testing.conformance.steps import (
@@ -28,6 +29,7 @@ from detent.testing.conformance.steps import (
     joined,
     now_of,
     place,
+    settled,
 )
 
 ALL = JobFilter()
@@ -210,10 +212,11 @@ class InspectConformance:
             new_job("mail", due_at=now - MINUTE),
         )
         await in_state(store, State.PAUSED, new_job("parked"))
-        default, mail, parked = await store.queues()
+        default, mail, other = await store.queues()
         assert default == QueueInfo("default", False, 3, 2, 2, now - HOUR, started=2)
-        assert mail == QueueInfo("mail", False, 1, 1, 0, now - MINUTE)
-        assert (parked.name, parked.pending, parked.due, parked.running) == ("parked", 0, 0, 0)
+        assert mail == QueueInfo("mail", False, 1, 1, 0, now - MINUTE, served=False)
+        assert (other.name, other.pending, other.due, other.running) == ("parked", 0, 0, 0)
+        assert other.paused_jobs == 1
 
     async def test_claims_that_have_not_begun_are_counted_apart(self, store: Store) -> None:
         """Else a queue whose jobs wait on a node looks as if they ran."""
@@ -243,6 +246,19 @@ class InspectConformance:
         await store.pause_queue("mail")
         assert await store.look(["mail~resource:smtp"]) == []
 
+    async def test_jobs_that_cannot_run_are_counted(self, store: Store) -> None:
+        for state in (State.PAUSED, State.PAUSED, State.PENDING):
+            await in_state(store, state, new_job(delay=3600))
+        holding = await held(store)
+        await settled(store, holding, parked(holding.claim, "unknown_task"))
+        await enqueued(store, new_job("other"))
+        default, other = await store.queues()
+        assert (default.pending, default.paused_jobs, default.unknown) == (1, 2, 1)
+        assert (other.name, other.due, other.paused_jobs, other.unknown) == ("other", 1, 0, 0)
+        assert (default.served, other.served) == (True, False)
+        await store.leave(holding.node)
+        assert [queue.served for queue in await store.queues()] == [False, False]
+
     async def test_a_queue_is_scaled_for_all_nodes(self, store: Store) -> None:
         node = await joined(store)
         assert dict((await store.beat(node, HOUR)).slots) == {}
@@ -257,7 +273,7 @@ class InspectConformance:
     async def test_a_paused_queue_is_listed_without_jobs(self, store: Store) -> None:
         await store.pause_queue("mail")
         (found,) = await store.queues()
-        assert found == QueueInfo("mail", True, 0, 0, 0, None)
+        assert found == QueueInfo("mail", True, 0, 0, 0, None, served=False)
         await store.resume_queue("mail")
         assert not any(each.paused for each in await store.queues())
 

@@ -142,6 +142,57 @@ class KeyConformance:
         holding = await held(store, keys=idempotent("order-1"))
         assert not holding.claim.hooks, "an idempotency key needs nothing at the end"
 
+    # Whose keys they are
+
+    @pytest.mark.parametrize("keys", [idempotent("42"), unique("42"), unique("42", "replace")])
+    async def test_a_key_belongs_to_the_task_of_its_job(self, store: Store, keys: Keys) -> None:
+        mail, report = new_job(task="shop.mail"), new_job(task="shop.report")
+        assert await place(store, mail, keys) == Placed(mail.id, True)
+        assert await place(store, report, keys) == Placed(report.id, True)
+        assert not (await info(store, mail.id)).cancel_requested
+        assert await states_of(store, [mail.id, report.id]) == [State.PENDING] * 2
+
+    @pytest.mark.parametrize("state", [State.SUCCEEDED, State.CANCELED], ids=str)
+    async def test_the_end_of_a_job_frees_the_key_of_its_own_task_only(
+        self, store: Store, state: State
+    ) -> None:
+        holder = new_job(task="shop.report", delay=3600)
+        await place(store, holder, unique("42"))
+        await in_state(store, state, new_job(task="shop.mail"), unique("42"))
+        assert (await place(store, new_job(task="shop.mail"), unique("42"))).created
+        told = await place(store, new_job(task="shop.report"), unique("42"))
+        assert told == Placed(holder.id, False, "42")
+
+    async def test_a_retry_takes_the_key_of_its_own_task(self, store: Store) -> None:
+        failed = await in_state(store, State.FAILED, new_job(task="shop.mail"), unique("42"))
+        await place(store, new_job(task="shop.report"), unique("42"))
+        await store.control_job(Verb.RETRY, failed, Change())
+        told = await place(store, new_job(task="shop.mail"), unique("42"))
+        assert told == Placed(failed, False, "42")
+
+    async def test_a_deleted_job_takes_only_its_own_key_along(self, store: Store) -> None:
+        gone = await in_state(store, State.SUCCEEDED, new_job(task="shop.mail"), idempotent("42"))
+        kept = new_job(task="shop.report")
+        await place(store, kept, idempotent("42"))
+        assert await store.delete_jobs([gone]) == [gone]
+        assert (await place(store, new_job(task="shop.mail"), idempotent("42"))).created
+        assert await place(store, new_job(task="shop.report"), idempotent("42")) == (
+            Placed(kept.id, False)
+        )
+
+    async def test_what_is_kept_beside_a_key_is_told(self, store: Store) -> None:
+        first = new_job()
+        keys = Keys(idempotency="42", digest=b"one")
+        assert await place(store, first, keys) == Placed(first.id, True)
+        again = await place(store, new_job(), Keys(idempotency="42", digest=b"two"))
+        assert again == Placed(first.id, False, digest=b"one")
+        expiring = Keys(idempotency="43", idempotency_ttl=timedelta(0), digest=b"one")
+        await place(store, new_job(), expiring)
+        second = new_job()
+        await place(store, second, Keys(idempotency="43", digest=b"two"))
+        again = await place(store, new_job(), idempotent("43"))
+        assert again == Placed(second.id, False, digest=b"two")
+
     # Replacing
 
     @pytest.mark.parametrize("state", [State.PENDING, State.WAITING, State.PAUSED], ids=str)

@@ -14,7 +14,7 @@ from detent.model.state import State, Verb
 from detent.spi.store import Change, Store
 from detent.testing.conformance.builders import MINUTE, failed, new_job, parked, retried, settlement
 from detent.testing.conformance.limits import asked, behind, finished, lane
-from detent.testing.conformance.steps import claimed, enqueued, joined
+from detent.testing.conformance.steps import claimed, enqueued, joined, succession
 
 ADA = Gate(gate_name("task", "charge", "ada"))
 BOB = Gate(gate_name("task", "charge", "bob"))
@@ -200,7 +200,9 @@ class OrderedConformance:
         (again,) = (await asked(store, node, lane(ADA))).claims
         assert await store.forget_holds(10) == 0, "it runs"
         await finished(store, node, [again])
-        assert await store.forget_holds(10) == 1
+        old, term = await succession(store)
+        assert await store.forget_holds(10, old) == 0, "an old term writes nothing"
+        assert await store.forget_holds(10, term) == 1
         assert await store.forget_holds(10) == 0
 
     async def test_jobs_without_gates_are_not_concerned(self, store: Store) -> None:

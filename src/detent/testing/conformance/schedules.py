@@ -10,7 +10,7 @@ from detent.spi.schedules import HOLD
 from detent.spi.store import Store
 from detent.testing.conformance.builders import HOUR, MINUTE, SECOND
 from detent.testing.conformance.slots import NAME, TASK, firing, plan, saved, scheduled
-from detent.testing.conformance.steps import now_of
+from detent.testing.conformance.steps import now_of, succession
 
 
 async def due_names(store: Store, *tasks: str, limit: int = 100) -> list[str]:
@@ -142,7 +142,9 @@ class ScheduleConformance:
     async def test_deleting_asks_for_the_revision_if_one_is_given(self, store: Store) -> None:
         info = await saved(store)
         assert not await store.delete_schedule(NAME, info.revision + 1)
-        assert await store.delete_schedule(NAME, info.revision)
+        old, term = await succession(store)
+        assert not await store.delete_schedule(NAME, info.revision, old), "an old term"
+        assert await store.delete_schedule(NAME, info.revision, term)
         assert not await store.delete_schedule(NAME)
 
     # What is due

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from detent.model.job import Claim, JobInfo, Keys, NewJob, Placed, Settlement
 from detent.model.state import State, Verb
+from detent.spi.leadership import Bid, Candidate, Term
 from detent.spi.store import Change, Store
 from detent.testing.conformance.builders import (
     HOUR,
@@ -125,6 +126,19 @@ async def info(store: Store, job_id: UUID) -> JobInfo:
 async def state_of(store: Store, job_id: UUID) -> State:
     """Return the state of one job."""
     return (await info(store, job_id)).state
+
+
+async def succession(store: Store) -> tuple[Term, Term]:
+    """Return a term that is over, and the one that followed it."""
+    terms = []
+    for name in ("web-1", "web-2"):
+        candidate = Candidate(new_id(), name)
+        (leader,) = await store.elect(candidate, [Bid("maintenance")], timedelta(hours=1))
+        assert leader.holder == candidate.id, "the role was not free"
+        terms.append(Term("maintenance", leader.term, candidate.id))
+        if name == "web-1":
+            await store.resign(candidate.id, terms)
+    return terms[0], terms[1]
 
 
 async def states_of(store: Store, ids: Sequence[UUID]) -> list[State]:

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from uuid import UUID
 
+from detent.model.job import Priority, lane_of
 from detent.model.rescue import suspect_lane
 from detent.model.state import State, Verb
 from detent.spi.scans import LaneScan
@@ -43,6 +44,27 @@ class SuspectConformance:
         assert await claim_suspects(store, node) == [job_id]
         (queue,) = await store.queues()
         assert (queue.name, queue.running) == ("default", 1)
+
+    async def test_suspects_of_a_queue_have_one_order_whatever_they_need(
+        self, store: Store
+    ) -> None:
+        gpu = lane_of("default", ["gpu"])
+        low, urgent, high = await enqueued(
+            store,
+            new_job(priority=Priority.LOW),
+            new_job(priority=Priority.CRITICAL)._replace(lane=gpu),
+            new_job(priority=Priority.HIGH),
+        )
+        for _ in range(2):
+            node = await joined(store)
+            both = [LaneScan("default", "default", 10), LaneScan(gpu, "default", 10)]
+            assert len(await store.claim_jobs(claim_request(node, *both, limit=10))) == 3
+            await crash(store, node)
+        node = await joined(store)
+        lanes = [suspect_lane("default"), suspect_lane(gpu)]
+        scans = [LaneScan(lane, "default", 10) for lane in lanes]
+        claims = await store.claim_jobs(claim_request(node, *scans, limit=10))
+        assert [claim.id for claim in claims] == [urgent, high, low]
 
     async def test_the_third_crash_of_an_only_suspect_is_its_last(self, store: Store) -> None:
         (job_id,) = await enqueued(store)

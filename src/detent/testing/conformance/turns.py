@@ -147,7 +147,7 @@ class TurnConformance:
 
     async def test_tokens_are_kept_for_a_job_that_needs_more(self, store: Store) -> None:
         heavy = Gate(SMTP.name, 5)
-        await store.set_limit(Limit(SMTP.name, rate=Rate(5, HOUR)))
+        await store.set_limit(Limit(SMTP.name, rate=Rate(5, HOUR, burst=5)))
         await enqueued(store, *(behind(SMTP) for _ in range(5)))
         node = await joined(store)
         await asked(store, node, lane(SMTP), room=3)

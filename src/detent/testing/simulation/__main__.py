@@ -40,6 +40,7 @@ def _plan(options: argparse.Namespace) -> Plan:
         breakers=options.breakers,
         sinks=options.sinks,
         workers=options.workers,
+        lanes=options.lanes,
     )
 
 
@@ -63,6 +64,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--workers", action="store_true", help="some jobs need a worker, of which there are few"
+    )
+    parser.add_argument(
+        "--lanes", action="store_true", help="some jobs need a capability, which all nodes offer"
     )
     parser.add_argument("--processes", type=int, help="on how many processes; all cores if not")
     return parser

@@ -62,6 +62,7 @@ class Auditor:
         self._check_claims(now)
         self._check_waiting(now, able)
         self._check_held(now, able)
+        self._check_forgotten(able)
         later(INTERVAL, self._look)
 
     def _able(self, now: datetime) -> dict[Process, float]:
@@ -146,6 +147,18 @@ class Auditor:
                 about = f"{book.history.job(job_id)} on {process.name}"
                 book.refuse("a job waits on no busy node while another is idle", about)
         self._held_since = waiting
+
+    def _check_forgotten(self, able: Mapping[Process, float]) -> None:
+        """What runs under a claim that the store has forgotten is stopped: others may have it."""
+        book = self._book
+        for process in able:
+            for run in book.ledger.going_on(process):
+                forgotten = book.lost.claims.get((run.job, run.fence))
+                if forgotten is None or run.stopped or not book.must_know(process, forgotten):
+                    continue
+                run.stopped = True
+                about = f"{book.history.job(run.job)} fence {run.fence} on {process.name}"
+                book.refuse("what runs without a claim is stopped", about)
 
     def _rooms(self, process: Process) -> dict[str, int]:
         """Return the free slots of each queue; none for suspects when there is one."""

@@ -1,8 +1,9 @@
 """What those who watch over a run know together, and where they write down what was wrong."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from detent.config import ClusterConfig
@@ -11,9 +12,12 @@ from detent.model.rescue import is_suspect
 from detent.stores.memory.nodes import DEAD
 from detent.stores.memory.tables import Node, Tables
 from detent.testing.simulation.history import History
-from detent.testing.simulation.ledger import Ledger
+from detent.testing.simulation.ledger import Ledger, Run
 from detent.testing.simulation.process import ALWAYS, NEVER, Process
 from detent.testing.virtual import START
+
+# Services wait up to ten seconds after trouble; then claims are compared twice.
+FOUND_OUT: Final = 13.0
 
 
 class Granted(NamedTuple):
@@ -21,6 +25,27 @@ class Granted(NamedTuple):
 
     node: UUID
     crashes: int
+
+
+@dataclass(slots=True)
+class Lost:
+    """What the store has given or accepted and then forgotten, with the end of its history.
+
+    It is nobody's fault that this is gone, or that others have not heard of it yet.
+    """
+
+    jobs: dict[UUID, None] = field(default_factory=dict)
+    """Those that were enqueued."""
+    accepted: dict[tuple[UUID, int], None] = field(default_factory=dict)
+    """(job, fence) of the claims whose end was accepted."""
+    claims: dict[tuple[UUID, int], float] = field(default_factory=dict)
+    """(job, fence) of those that were given, and when they were forgotten."""
+    beats: dict[UUID, None] = field(default_factory=dict)
+    """Nodes whose last heartbeat is forgotten, until the next."""
+    terms: dict[tuple[str, int], None] = field(default_factory=dict)
+    """(role, term) of those that were begun or confirmed, until they are confirmed."""
+    locks: dict[tuple[str, int], float] = field(default_factory=dict)
+    """(lock, fence) of those that were got or renewed, and when that was forgotten."""
 
 
 @dataclass(slots=True)
@@ -49,6 +74,10 @@ class Book:
     leaving: dict[UUID, None] = field(default_factory=dict)
     """Nodes that drain: what would not stop in time is given back, whatever becomes of it."""
     cancel_asked: dict[UUID, None] = field(default_factory=dict)
+    lost: Lost = field(default_factory=Lost)
+    broke: dict[Process, float] = field(default_factory=dict)
+    """Process to when it last saw that something is wrong with the store."""
+    store_well_since: Callable[[], float] = lambda: ALWAYS
     broken: list[str] = field(default_factory=list)
     refused: int = 0
     """How many writes came too late and were refused."""
@@ -70,6 +99,20 @@ class Book:
         if not self.history.sealed:
             self.history.tell("CHECKER", f"BROKEN: {rule}: {about}")
             self.broken.append(self.history.lines[-1].strip())
+
+    def must_know(self, process: Process, forgotten: float) -> bool:
+        """Tell whether a process has had the time to find out what the store has forgotten.
+
+        It compares after trouble. A process that has seen none looks every minute.
+        """
+        seen = self.broke.get(process, ALWAYS)
+        heard = max(process.well_since, self.store_well_since(), forgotten) + FOUND_OUT
+        return seen >= self.outage[0] and heard < self.history.now()
+
+    def excuse_run(self, run: Run) -> None:
+        """Let a job be run once more: the claim of this run is forgotten."""
+        key = (run.job, run.generation)
+        self.returns[key] = self.returns.get(key, 0) + 1
 
     def is_aware(self, process: Process) -> bool:
         """Tell whether a process must have noticed by now that it lost its rights."""

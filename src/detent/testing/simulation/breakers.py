@@ -56,6 +56,10 @@ class BreakerRules:
         for permit in is_now.permits:
             self._trials.setdefault(permit, is_now.epoch)
 
+    def set_back(self) -> None:
+        """The store has lost what it knew last: everybody has to hear anew how it is."""
+        self._changed_at = running_loop().time()
+
     def _stepped(
         self, flight: Flight, was: Circuit, is_now: Circuit, now: datetime, about: str
     ) -> None:

@@ -12,12 +12,14 @@ from uuid import UUID
 from detent.errors import StoreUnavailable
 from detent.events import (
     Bus,
+    ClaimWasLost,
     FinishGaveUp,
     HookFailed,
     NodeDraining,
     NodeFenced,
     NodeStopped,
     StoreTrouble,
+    StuckCoroutine,
 )
 from detent.model.state import Verb
 from detent.spi.notifier import Hint, SignalHint, Wake
@@ -32,10 +34,12 @@ from detent.testing.simulation.leaders import LeaderRules
 from detent.testing.simulation.leases import LeaseRules
 from detent.testing.simulation.ledger import Run
 from detent.testing.simulation.limits import LimitRules
+from detent.testing.simulation.order import OrderRules
 from detent.testing.simulation.outside import OutboxRules
 from detent.testing.simulation.process import Process
 from detent.testing.simulation.runs import RunRules
 from detent.testing.simulation.schedules import ScheduleRules
+from detent.testing.simulation.tail import Mark, Tail
 
 TOLD: Final = ("nodes", "queues", "progress", "log", "leaders", "locks")
 UNDER_A_TERM: Final = ("forget_locks", "save_daemon")
@@ -104,7 +108,7 @@ NOTHING: Final[Mapping[str, Any]] = {
     "rescue": Rescue([], []),
 }
 """Answers that say that nothing was done. Should it not be true, the next look will tell."""
-CLAIMS: Final = ("claim_jobs", "claim_gated")
+CLAIMS: Final = ("claim_jobs", "claim_gated", "claim_family")
 NO_ANSWER: Final = object()
 
 
@@ -125,10 +129,23 @@ class Checker:
         self.schedules = ScheduleRules(book)
         self.breakers = BreakerRules(book)
         self.outbox = OutboxRules(book)
+        self.order = OrderRules(book)
         self._limits = LimitRules(book)
         self._runs = RunRules(book, slots)
         self._fenced: dict[UUID, None] = {}
         self._hints: dict[Flight, list[Wake]] = {}
+        self.tail = Tail(
+            book,
+            (
+                (self._claims, ("_keys",)),
+                (self.leases, ("_renewed",)),
+                (self.leaders, ("_last_term",)),
+                (self.schedules, ("_jobs", "_slots", "_known")),
+                (self.breakers, ("_trials",)),
+                (self.outbox, ("ends",)),
+                (self._limits, ("_put_back",)),
+            ),
+        )
         book.ledger.on_run = self._begun
         book.ledger.on_served = self._served
 
@@ -140,6 +157,8 @@ class Checker:
         bus.subscribe(StoreTrouble, self._trouble)
         bus.subscribe(FinishGaveUp, lambda event: self._gave_up(process, event))
         bus.subscribe(HookFailed, self._hook_failed)
+        bus.subscribe(StuckCoroutine, lambda event: self._gave_up_call(process, event))
+        bus.subscribe(ClaimWasLost, lambda event: self._claim_lost(process, event))
 
     def _begun(self, run: Run) -> None:
         """Look at a task's function that begins."""
@@ -161,8 +180,28 @@ class Checker:
         """From here on this incarnation has to be silent, but for the ends that it knows."""
         self._fenced[event.node] = None
         for run in self._book.ledger.going_on(self._book.processes[event.node]):
-            run.stopped = run.stopped or run.node == event.node
+            run.stopped = run.stopped or (run.node == event.node and not run.given_up)
         self.leases.fenced(event.node, event.reason)
+
+    def _gave_up_call(self, process: Process, event: StuckCoroutine) -> None:
+        """Its end is known from here on, and may be written after a fence."""
+        for run in self._book.ledger.going_on(process):
+            run.given_up = run.given_up or (run.job, run.node) == (event.job_id, event.node)
+
+    def go_back(self, mark: Mark, lost: Tables) -> None:
+        """The store goes on from an earlier moment, and has lost what it is like now."""
+        ends = self.outbox.ends
+        self.tail.go_back(mark, lost)
+        self.outbox.forget(ends)
+        self.breakers.set_back()
+
+    def _claim_lost(self, process: Process, event: ClaimWasLost) -> None:
+        for run in self._book.ledger.going_on(process):
+            run.stopped = run.stopped or (run.job, run.node) == (event.job_id, event.node)
+
+    def broke(self, process: Process) -> None:
+        """See `Witness.broke`."""
+        self._book.broke[process] = self._book.history.now()
 
     def _trouble(self, event: StoreTrouble) -> None:
         known = (*PROBLEMS, StoreUnavailable.__name__)
@@ -244,6 +283,7 @@ class Checker:
         if flight.statement in CLAIMS:
             self._claims.claimed(flight, now)
             self._limits.claimed(claims_in(flight), tables)
+            self.order.claimed(flight, claims_in(flight), tables, now)
         elif flight.statement == "rescue" and flight.error is None:
             self.leases.rescued(flight, tables, now)
         elif flight.statement == "_commit" or flight.statement in FENCED:

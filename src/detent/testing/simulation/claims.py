@@ -43,6 +43,7 @@ ALLOWED: Final[Mapping[str, set[Step]]] = {
     },
     "claim_jobs": {(State.PENDING, State.RUNNING)},
     "claim_gated": {(State.PENDING, State.RUNNING)},
+    "claim_family": {(State.PENDING, State.RUNNING)},
     "finish_jobs": _ENDED,
     "settle_jobs": _ENDED,
     "finish_hooked": _ENDED | _WOKEN,
@@ -63,7 +64,7 @@ def claims_in(flight: Flight) -> Sequence[Claim]:
     if flight.answer is None:
         return ()
     claims: Sequence[Claim] = (
-        flight.answer.claims if flight.statement == "claim_gated" else flight.answer
+        flight.answer if flight.statement == "claim_jobs" else flight.answer.claims
     )
     return claims
 
@@ -74,7 +75,7 @@ class ClaimRules:
     def __init__(self, book: Book) -> None:
         self._book = book
         self._last_fence: dict[UUID, int] = {}
-        self._keys: dict[str, UUID] = {}
+        self._keys: dict[tuple[str, str], UUID] = {}
         """Idempotency key to the first job under it; no key expires within a run."""
 
     def claimed(self, flight: Flight, now: datetime) -> None:
@@ -107,6 +108,8 @@ class ClaimRules:
                 self._ended(flight, was, now, about)
             elif statement == "release_claims":
                 self._released(flight, was, now, about)
+            elif statement == "_commit":
+                book.accepted[job_id, was.fence] = None
             elif statement == "rescue":
                 self._rescued(was, now, tables, about)
             if isinstance(now, Ready | Parked):
@@ -149,8 +152,10 @@ class ClaimRules:
             self._book.refuse("only the valid claim is released", about)
         if _place_of(now) != was.place:
             self._book.refuse("what is released keeps its place", about)
-        run = self._book.ledger.runs.get((was.place.id, was.fence))
-        if run is not None and run.returned and not run.stopped and node not in self._book.leaving:
+        key = (was.place.id, was.fence)
+        run = self._book.ledger.runs.get(key)
+        knows = run is not None and run.returned and not run.stopped
+        if knows and node not in self._book.leaving and key not in self._book.lost.accepted:
             # The claim is the node's own, and it knows how the run has ended.
             self._book.refuse("a run that has ended is not run again", about)
 
@@ -213,17 +218,19 @@ class ClaimRules:
     def check_keys(self, tables: Tables, jobs: Sequence[UUID]) -> None:
         """Of the jobs under one business key only one may be claimed or run."""
         book = self._book
-        holders: dict[str, list[UUID]] = {}
+        holders: dict[tuple[str, str], list[UUID]] = {}
         for job_id, job in tables.job.items():
             if job.unique_key is not None and (job_id in tables.ready or job_id in tables.running):
-                holders.setdefault(job.unique_key, []).append(job_id)
-        for key, found in holders.items():
+                holders.setdefault((job.new.task, job.unique_key), []).append(job_id)
+        for (_, key), found in holders.items():
             if len(found) > 1:
                 names = ", ".join(book.history.job(job_id) for job_id in found)
                 book.refuse("one live job per business key", f"{key}: {names}")
         for job_id in jobs:
-            key_of: Any = tables.job[job_id].idempotency_key
-            if key_of is not None and self._keys.setdefault(key_of, job_id) != job_id:
+            job = tables.job[job_id]
+            key_of: Any = job.idempotency_key
+            named = (job.new.task, key_of)
+            if key_of is not None and self._keys.setdefault(named, job_id) != job_id:
                 about = f"{IDEMPOTENCY} {key_of}: {book.history.job(job_id)}"
                 book.refuse("one job per idempotency key", about)
 

@@ -14,7 +14,7 @@ from detent.config import ClusterConfig, Config, NodeConfig
 from detent.errors import StoreUnavailable
 from detent.spi.leadership import Term
 from detent.spi.nodes import NodeInfo
-from detent.testing.simulation.auditor import Auditor
+from detent.testing.simulation.auditor import HEALED, Auditor
 from detent.testing.simulation.book import Book
 from detent.testing.simulation.checker import Checker
 from detent.testing.simulation.distant import DistantStore
@@ -23,11 +23,11 @@ from detent.testing.simulation.ledger import Ledger
 from detent.testing.simulation.network import Network
 from detent.testing.simulation.notifier import SeededNotifier
 from detent.testing.simulation.outside import ATTEMPTS, SINK, TIMEOUT, Receiver
-from detent.testing.simulation.plan import BEATS, OUTAGE, OUTSIDE, WORKERS, Fate
-from detent.testing.simulation.process import WORLD, Process, ProcessRuntime, who
+from detent.testing.simulation.plan import BEATS, LANES, OUTAGE, OUTSIDE, WORKERS, Fate
+from detent.testing.simulation.process import ALWAYS, NEVER, WORLD, Process, ProcessRuntime, who
 from detent.testing.simulation.service import Service, declare_fragile
 from detent.testing.simulation.workers import declare_pooled
-from detent.testing.simulation.workload import declare, declare_daemon
+from detent.testing.simulation.workload import CAPABILITY, declare, declare_daemon
 from detent.testing.virtual import VirtualRuntime, running_loop
 
 SLOTS: Final = {"default": 4, "mail": 2}
@@ -51,6 +51,7 @@ class World:
         self.store = DistantStore(fate.seed, self.clock.utcnow, self.network, self.checker)
         self.checker.leases.store_troubled = self.store.troubled_since
         self.checker.breakers.store_troubled = self.store.troubled_since
+        self.book.store_well_since = lambda: self.store.well_since
         self.checker.leaders.believes = self._believes
         hears = fate.wakeups and "wakes" not in fate
         self.auditor = Auditor(self.book, self.store, SLOTS, hears=hears)
@@ -62,8 +63,12 @@ class World:
         if fate.wakeups:
             self.store.announcer = self.notifier
             self.store.hints = self.checker.hints
+        if hears:
+            self.checker.order.quiet_since = self._quiet_since
         self.processes: list[Process] = []
         self.nodes: dict[Process, Node] = {}
+        self.shaken = ALWAYS
+        """When a process last ended without a word."""
         self._clocks = random.Random(f"{fate.seed} clocks")
 
     def app(self, process: Process, name: str | None = None) -> App:
@@ -76,7 +81,12 @@ class World:
             rate=self._clocks.uniform(0.99, 1.01) if skewed else 1.0,
         )
         runtime.on_crash = self.checker.crashed
-        node = NodeConfig(queues=SLOTS, drain_timeout=timedelta(seconds=8), name=name)
+        node = NodeConfig(
+            queues=SLOTS,
+            drain_timeout=timedelta(seconds=8),
+            name=name,
+            capabilities=(CAPABILITY,) if LANES in self.fate else (),
+        )
         app = App(
             config=Config(node=node, cluster=self.cluster),
             store=self.store,
@@ -103,11 +113,20 @@ class World:
         process.died.add_done_callback(lambda _: self._bury(process), context=WORLD)
         return process
 
+    def _quiet_since(self) -> float:
+        """Return since when all is well, with every process and the store; NEVER if it is not."""
+        nodes = [process.well_since for process in self.nodes if not process.ended]
+        if self.network.weather.loses:
+            return NEVER
+        return max(self.store.well_since, self.shaken, *nodes) + HEALED
+
     def _believes(self, process: Process, role: str) -> Term | None:
         node = self.nodes.get(process)
         return None if node is None else node._crew.elector.leads(role)  # noqa: SLF001  a look inside
 
     def _bury(self, process: Process) -> None:
+        # What it knew of jobs that came back it may have told nobody.
+        self.shaken = running_loop().time()
         self.history.tell(process.name, "is dead")
         self.ledger.forget(process)
         self.notifier.forget(process)

@@ -16,6 +16,7 @@ from detent.errors import DetentError, StoreUnavailable
 from detent.spi.notifier import Wake
 from detent.stores.memory import MemoryStore
 from detent.stores.memory.carrier import Statement
+from detent.stores.memory.history import raise_numbers
 from detent.stores.memory.tables import Tables
 from detent.testing.simulation.network import LOST, REPLIES, REQUESTS, Network, later
 from detent.testing.simulation.process import ALWAYS, NEVER, Process, who
@@ -61,6 +62,9 @@ class Witness(Protocol):
 
     def carried_out(self, flight: Flight, tables: Tables, now: datetime) -> None:
         """The store did what was asked, or refused; everything is like this now."""
+
+    def broke(self, process: Process) -> None:
+        """A process sees that something is wrong with the store, or with its line."""
 
 
 class Announcer(Protocol):
@@ -112,6 +116,12 @@ class DistantStore(MemoryStore):
         """Come up again, with everything that was committed."""
         self.down = False
         self.suffers()
+
+    def set_back(self, kept: Tables) -> None:
+        """Go on from an earlier moment, in another epoch: see `PostgresStore` on timelines."""
+        seen = max(self._tables.fence, self._tables.lock_fence)
+        self._tables = kept
+        raise_numbers(kept, self._now(), seen)
 
     def suffers(self, seconds: float = 0.0) -> None:
         """Take note that something is wrong with it, for that long."""
@@ -219,6 +229,7 @@ class DistantStore(MemoryStore):
             self._end(flight)
             if not flight.reply.done():
                 flight.reply.set_exception(StoreUnavailable(problem))
+                self._witness.broke(flight.process)
 
     def _end(self, flight: Flight) -> None:
         flight.ended = True

@@ -5,12 +5,14 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Final
 
-from detent._engine import backlog, dispatch, schedule, scribe
+from detent._engine import backlog, dispatch, families, schedule, scribe
 from detent._engine.maintenance import rescue
 
 SMALL: Final[tuple[tuple[ModuleType, str, int], ...]] = (
     (backlog, "BATCH", 2),
     (dispatch, "AT_ONCE", 1),
+    (families, "FEW", 1),
+    (families, "SHORTEST_WALK", 2),
     (rescue, "PAGE", 1),
     (schedule, "PAGE", 2),
     (schedule, "SLOTS", 3),

@@ -83,6 +83,7 @@ class LeaseRules:
         if was.state == DEAD or row.lease_until != now + self._book.cluster.lease:
             self._book.refuse("a lease counts from the store's now", about)
         self._renewed[row.incarnation] = seconds(now)
+        self._book.lost.beats.pop(row.incarnation, None)
 
     def _declared_dead(self, flight: Flight, row: Node, about: str) -> None:
         """Somebody said so: the node itself, or one who knows that its process has ended."""
@@ -127,6 +128,8 @@ class LeaseRules:
         process = self._book.processes.get(node)
         if process is None or node in self._silent or not process.main.runs:
             return
+        if node in self._book.lost.beats:
+            return  # it counts on an answer that the store has forgotten
         going = self._book.ledger.going_on(process)
         trusted = renewed + self._book.cluster.lease.total_seconds() * TRUST
         if process.awake_since <= trusted and any(run.node == node for run in going):

@@ -29,6 +29,8 @@ class Run:
     """Whether the function has returned."""
     stopped: bool = False
     """Whether its node had lost its lease before that."""
+    given_up: bool = False
+    """Whether its job has ended without it: the end is known although the function goes on."""
 
 
 @dataclass(slots=True, eq=False)

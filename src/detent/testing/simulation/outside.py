@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections.abc import Mapping
 from typing import Final
 from uuid import UUID
 
@@ -28,10 +29,12 @@ class OutboxRules:
 
     def __init__(self, book: Book) -> None:
         self._book = book
-        self._ends: dict[End, str] = {}
+        self.ends: dict[End, str] = {}
         """Each end that was to be told, and how it was."""
         self._heard: dict[End, int] = {}
         """How often each was told."""
+        self._forgotten: dict[tuple[End, str], None] = {}
+        """Ends that the store has lost; they may be told all the same, by who had them in hand."""
 
     @property
     def delivered(self) -> int:
@@ -49,27 +52,36 @@ class OutboxRules:
         if outcome is None or not tables.job[job_id].new.hooks & Hook.EVENT:
             return
         end = (job_id, outcome.generation)
-        if end not in self._ends:
-            self._ends[end] = str(outcome.state)
+        if end not in self.ends:
+            self.ends[end] = str(outcome.state)
             if not _is_written(tables, outcome):
                 self._book.refuse("an end is written with its event", self._said(end))
 
     def received(self, event: OutboxEvent) -> None:
         """Somebody outside has got an event."""
         end = (event.job, event.generation)
-        if self._ends.get(end) != event.kind:
+        if self.ends.get(end) != event.kind:
+            if (end, event.kind) in self._forgotten:
+                return
             self._book.refuse("what is told has happened", f"{self._said(end)}: {event.kind}")
         if end not in self._heard and any(
             (job, life) not in self._heard
-            for job, life in self._ends
+            for job, life in self.ends
             if job == event.job and life < event.generation
         ):
             self._book.refuse("the ends of a job are told in order", self._said(end))
         self._heard[end] = self._heard.get(end, 0) + 1
 
+    def forget(self, ends: Mapping[End, str]) -> None:
+        """The store has lost some of these ends: there will be others, to be told again."""
+        for end, kind in ends.items():
+            if end not in self.ends:
+                self._forgotten[end, kind] = None
+                self._heard.pop(end, None)
+
     def check_end(self, tables: Tables) -> None:
         """Everything has come to rest: nobody is owed any news."""
-        for end in self._ends:
+        for end in self.ends:
             if end not in self._heard:
                 self._book.refuse("every end is told", self._said(end))
         for row in tables.events.values():

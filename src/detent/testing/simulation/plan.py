@@ -21,13 +21,19 @@ FAULTS: Final = {
     "lie": "somebody declares nodes dead that are alive",
     "daemon": "nodes compete for a daemon that writes under its term",
     "block": "some jobs block their loop for up to three leases",
+    "tail": "the store loses its last seconds, as when a standby is promoted that lagged behind",
 }
+TAIL: Final = "tail"
+# Drawn apart: seeds without it have the histories that they had before there was this fault.
+TAIL_SHARE: Final = 0.15
 OUTAGE: Final = "outage"
 """No fault of the cluster: a service that jobs call, behind a breaker, is down now and then."""
 OUTSIDE: Final = "outside"
 """No fault either: somebody outside is told how jobs end, and is slow and moody himself."""
 WORKERS: Final = "workers"
 """Nor is this: some jobs need a worker of an executor, of which each node has fewer than slots."""
+LANES: Final = "lanes"
+"""Nor this: there are more jobs than slots, and a share of them needs a capability."""
 USUAL: Final = ("fair", "fair", "windy", "rough")
 LEASES: Final = (timedelta(seconds=6), timedelta(seconds=9), timedelta(seconds=15))
 # Beats are a third of a lease apart, which is the most that is allowed.
@@ -61,6 +67,9 @@ class Plan:
     workers: bool = False
     """Whether a share of the jobs needs workers that are few; never left to the seed either."""
 
+    lanes: bool = False
+    """Whether a share of the jobs needs a capability; never left to the seed either."""
+
     def arguments(self) -> str:
         """Return the plan as arguments of `python -m detent.testing.simulation`."""
         usual = Plan()
@@ -79,6 +88,7 @@ class Plan:
             ("--breakers", self.breakers),
             ("--sinks", self.sinks),
             ("--workers", self.workers),
+            ("--lanes", self.lanes),
         )
         return " ".join([*given, *(flag for flag, is_set in flags if is_set)])
 
@@ -114,10 +124,17 @@ def fate_of(seed: int, plan: Plan) -> Fate:
     """Return what a seed makes of a plan: another mixture of troubles for each."""
     chance = random.Random(f"{seed} plan")
     share = chance.choice((0.2, 0.4, 0.6))
-    drawn = [fault for fault in FAULTS if chance.random() < share]
+    drawn = [fault for fault in FAULTS if fault != TAIL and chance.random() < share]
+    if random.Random(f"{seed} tail").random() < TAIL_SHARE:
+        drawn.append(TAIL)
     weather = chance.choice(USUAL)
     faults = drawn if plan.faults is None else plan.faults
-    asked = ((OUTAGE, plan.breakers), (OUTSIDE, plan.sinks), (WORKERS, plan.workers))
+    asked = (
+        (OUTAGE, plan.breakers),
+        (OUTSIDE, plan.sinks),
+        (WORKERS, plan.workers),
+        (LANES, plan.lanes),
+    )
     return Fate(
         seed=str(seed),
         nodes=chance.randint(3, 5) if plan.nodes is None else plan.nodes,

@@ -28,7 +28,7 @@ class RunRules:
             book.refuse("no more tries than allowed", f"{about}: attempt {run.attempt}")
         # A node stops before its lease ends, so whatever it begins it has the right to.
         if not self._valid(run) and run.node not in book.slandered:
-            book.refuse("a run begins with a valid claim", about)
+            self._invalid(run, about)
         going = book.ledger.going_on(run.process)
         if any(each.job == run.job for each in going):
             book.refuse("a process runs a job once at a time", about)
@@ -36,6 +36,14 @@ class RunRules:
         if mates >= self._slots[run.queue]:
             book.refuse("never more than its slots", f"{about}: {mates + 1} in {run.queue}")
         self._check_suspects([run, *(each for each in going if each.node == run.node)], about)
+
+    def _invalid(self, run: Run, about: str) -> None:
+        """Its node may not have heard yet that the store has forgotten the claim."""
+        forgotten = self._book.lost.claims.get((run.job, run.fence))
+        if forgotten is None or self._book.must_know(run.process, forgotten):
+            self._book.refuse("a run begins with a valid claim", about)
+        else:
+            self._book.excuse_run(run)
 
     def _valid(self, run: Run) -> bool:
         claim = self._book.before.running.get(run.job)

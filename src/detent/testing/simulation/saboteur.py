@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from detent.testing.simulation.cluster import Member, World
 from detent.testing.simulation.network import BOTH, REPLIES, REQUESTS
+from detent.testing.simulation.tail import Mark
 from detent.testing.virtual import running_loop
 
 
@@ -34,6 +35,7 @@ class Saboteur:
             "restart": self._restart,
             "store": self._restart_store,
             "slow": self._slow_store,
+            "tail": self._lose_tail,
         }
         chosen = [name for name in deeds if name in self._world.fate]
         while chosen and running_loop().time() < until:
@@ -111,22 +113,43 @@ class Saboteur:
     # The store
 
     async def _restart_store(self) -> None:
-        store = self._world.store
         if self._store_in_hand:
             return
         self._store_in_hand = True
-        self._tell("store", "stops the store")
-        stopped = running_loop().time()
-        store.stop()
-        self._world.notifier.down = True
-        self._world.notifier.disconnect()
-        await asyncio.sleep(self._chance.choice((1.0, 5.0, 25.0)) * self._chance.random())
-        store.start()
-        self._world.book.outage = (stopped, running_loop().time())
-        self._world.notifier.down = False
-        self._world.notifier.reconnect()
-        self._world.history.tell("saboteur", "starts the store")
+        await self._outage("store", self._chance.choice((1.0, 5.0, 25.0)) * self._chance.random())
         self._store_in_hand = False
+
+    async def _lose_tail(self) -> None:
+        """Let the store go on from a moment that was some seconds ago, in another epoch."""
+        if self._store_in_hand:
+            return
+        self._store_in_hand = True
+        # A standby has got as far as this, and its server ends before it gets any further.
+        mark = self._world.checker.tail.mark(self._world.store.tables)
+        await asyncio.sleep(self._chance.choice((0.3, 2.0, 8.0)) * self._chance.random())
+        await self._outage(
+            "tail", self._chance.choice((1.0, 5.0, 25.0)) * self._chance.random(), mark
+        )
+        self._store_in_hand = False
+
+    async def _outage(self, fault: str, seconds: float, back_to: Mark | None = None) -> None:
+        world = self._world
+        self._tell(fault, "stops the store")
+        began = running_loop().time()
+        world.store.stop()
+        world.notifier.down = True
+        world.notifier.disconnect()
+        await asyncio.sleep(seconds)
+        if back_to is not None:
+            began = back_to.moment
+            world.history.tell("saboteur", f"sets the store back to {began:.3f}")
+            world.checker.go_back(back_to, world.store.tables)
+            world.store.set_back(back_to.tables)
+        world.store.start()
+        world.book.outage = (began, running_loop().time())
+        world.notifier.down = False
+        world.notifier.reconnect()
+        world.history.tell("saboteur", "starts the store")
 
     async def _slow_store(self) -> None:
         store = self._world.store

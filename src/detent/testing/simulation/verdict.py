@@ -21,18 +21,20 @@ class FinalRules:
         """Check everything."""
         book = self._book
         for job_id in acknowledged:
-            if job_id not in tables.job:
+            if job_id not in tables.job and job_id not in book.lost.jobs:
                 book.refuse("a committed enqueue is never lost", book.history.job(job_id))
         for job_id in tables.running:
             book.refuse("nothing is held after a drain", book.history.job(job_id))
         for job_id in tables.job:
             self._ended_well(tables, job_id)
-        for (kind, key), held in tables.keys.items():
+        for (kind, key, _), held in tables.keys.items():
             if kind == UNIQUE and held.job in tables.outcome:
                 book.refuse("an end frees the business key", key)
-        left = [*tables.progress, *(job_id for job_id, _ in tables.signals)]
-        for job_id in left:
-            if job_id in tables.outcome:
+        for job_id in [*tables.progress, *(job_id for job_id, _ in tables.signals)]:
+            outcome = tables.outcome.get(job_id)
+            # A request that came too late stays, to say so.
+            late = outcome is not None and outcome.state is not State.CANCELED
+            if outcome is not None and not (late and job_id not in tables.progress):
                 book.refuse("an end leaves nothing behind", book.history.job(job_id))
 
     def _ended_well(self, tables: Tables, job_id: UUID) -> None:

@@ -19,7 +19,7 @@ from detent.model.state import State
 from detent.stores.memory import MemoryStore
 from detent.tasks import Task
 from detent.testing.simulation.ledger import Ledger, ledger_here, stubborn_sleep
-from detent.testing.simulation.plan import OUTAGE, WORKERS
+from detent.testing.simulation.plan import LANES, OUTAGE, TAIL, WORKERS
 from detent.testing.simulation.process import who
 from detent.testing.simulation.service import ATTEMPTS, FRAGILE
 from detent.testing.simulation.workers import ATTEMPTS as POOLED_ATTEMPTS
@@ -31,6 +31,9 @@ FAILED: Final = (State.FAILED,)
 PAID: Final = (State.SUCCEEDED, State.FAILED)
 # How long a lock is held by somebody who does not renew it, in seconds.
 LOCKED: Final = 3.0
+NEEDY: Final = "needy"
+"""The task that needs a capability."""
+CAPABILITY: Final = "gpu"
 BIG: Final = "x" * 9_000
 
 
@@ -77,7 +80,9 @@ KINDS: Final = (
         lambda chance: (chance.uniform(1, 9),),
         fault=WORKERS,
     ),
+    Kind(NEEDY, 40, SUCCEEDED, 5, lambda chance: (chance.uniform(0, 2),), fault=LANES),
     Kind("poison", 4, FAILED, 5, lambda chance: (chance.uniform(0, 2),), fault="poison"),
+    Kind("lasting", 16, SUCCEEDED, 5, lambda chance: (chance.uniform(15, 45),), fault=TAIL),
     Kind("blocker", 4, SUCCEEDED, 5, lambda chance: (chance.uniform(0.5, 3.3),), True, "block"),
 )
 BY_TASK: Final = {kind.task: kind for kind in KINDS}
@@ -137,6 +142,15 @@ def _declare_well_behaved(app: App) -> None:
     async def slow(seconds: float) -> float:
         await asyncio.sleep(seconds)
         return seconds
+
+    @app.task(name="lasting")
+    async def lasting(seconds: float) -> float:
+        await asyncio.sleep(seconds)
+        return seconds
+
+    @app.task(name=NEEDY, needs=CAPABILITY)
+    async def needy(seconds: float) -> None:
+        await asyncio.sleep(seconds)
 
     @app.task(name="bulky", retry=Retry(max_attempts=1))
     async def bulky(text: str) -> int:

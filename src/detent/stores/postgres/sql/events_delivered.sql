@@ -1,7 +1,11 @@
 -- Remove events that somebody has; an alert among them is marked as delivered.
--- $1 ids
+-- $1 ids, sorted  $2 their jobs  $3 their kinds: after a loss of history another may have an id
 WITH gone AS (
-    DELETE FROM detent.detent_event WHERE id = ANY ($1::bigint[]) RETURNING alert, sink, tries
+    DELETE FROM detent.detent_event
+    WHERE id = ANY ($1::bigint[])
+        AND job = ($2::uuid[])[array_position($1::bigint[], id)]
+        AND kind = ($3::text[])[array_position($1::bigint[], id)]
+    RETURNING alert, sink, tries
 ), steps AS MATERIALIZED (
     SELECT alert, jsonb_agg(
         jsonb_build_array(

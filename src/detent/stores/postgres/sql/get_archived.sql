@@ -4,6 +4,7 @@ SELECT
     known.*,
     0 AS crashes,
     false AS cancel_requested,
+    false AS cancel_too_late,
     NULL::real AS progress,
     NULL::text AS progress_message
 FROM unnest($1::uuid[]) AS wanted (id)

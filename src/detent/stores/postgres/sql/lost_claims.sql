@@ -6,11 +6,15 @@ WITH dead AS MATERIALIZED (
     WHERE state = 'dead' AND rescued_at IS NULL AND autopsy IS NOT NULL
     UNION
     SELECT unnest($2::uuid[])
+), found AS MATERIALIZED (
+    -- In no order: see claims_of.
+    SELECT id FROM detent.detent_running WHERE node = ANY (ARRAY(SELECT incarnation FROM dead))
 ), lost AS (
     -- Rows that a late finish of the dead node has just locked are left to it.
     SELECT running.*
     FROM detent.detent_running AS running
-    WHERE running.node = ANY (ARRAY(SELECT incarnation FROM dead))
+    WHERE running.id = ANY (ARRAY(SELECT id FROM found))
+        AND running.node = ANY (ARRAY(SELECT incarnation FROM dead))
     ORDER BY running.id
     LIMIT $1
     FOR UPDATE SKIP LOCKED

@@ -1,5 +1,11 @@
 -- Delete archived jobs that have been there for long.
 -- $1 how long, in seconds  $2 limit
+-- $3 role  $4 term  $5 node of the leader who does it; NULL for anybody else
+WITH leader AS MATERIALIZED (
+    SELECT 1 FROM detent.detent_leader
+    WHERE role = $3::text AND term = $4::bigint AND node = $5::uuid
+    FOR KEY SHARE
+)
 DELETE FROM detent.detent_archive
 WHERE ctid = ANY (ARRAY(
     SELECT old.row
@@ -7,7 +13,7 @@ WHERE ctid = ANY (ARRAY(
     CROSS JOIN LATERAL (
         SELECT ctid AS row
         FROM detent.detent_archive
-        WHERE archived_at <= bound.moment
+        WHERE archived_at <= bound.moment AND ($3::text IS NULL OR EXISTS (SELECT 1 FROM leader))
         ORDER BY archived_at
         LIMIT $2
         FOR UPDATE SKIP LOCKED

@@ -1,7 +1,12 @@
 -- Delete or archive ended jobs with all that belongs to them; one row says what came of it.
 -- $1 id  $2 generation  $3 whether to archive: one array each, sorted by id
 -- $4 what nodes that prune at once tell each other by
-WITH turn AS MATERIALIZED (
+-- $5 role  $6 term  $7 node of the leader who does it; NULL for anybody else
+WITH leader AS MATERIALIZED (
+    SELECT 1 FROM detent.detent_leader
+    WHERE role = $5::text AND term = $6::bigint AND node = $7::uuid
+    FOR KEY SHARE
+), turn AS MATERIALIZED (
     -- For the length of this statement, so that it works behind a pooler too.
     SELECT pg_try_advisory_xact_lock(hashtextextended($4::text, 0)) AS mine
 ), taken AS MATERIALIZED (
@@ -34,7 +39,7 @@ WITH turn AS MATERIALIZED (
         WHERE parked.waits_for = said.id
         LIMIT 1
     ) AS waiting ON true
-    WHERE turn.mine
+    WHERE turn.mine AND ($5::text IS NULL OR EXISTS (SELECT 1 FROM leader))
         -- Until then, whoever enqueues with its key again is told of this job.
         AND (held.expires_at IS NULL OR held.expires_at <= clock_timestamp())
         AND waiting.here IS NULL

@@ -6,13 +6,16 @@ WITH live AS (
     UNION ALL
     SELECT split_part(split_part(lane, '+', 1), '~', 1), 'running', NULL FROM detent.detent_running
     UNION ALL
-    SELECT split_part(split_part(lane, '+', 1), '~', 1), 'parked', NULL FROM detent.detent_parked
+    SELECT split_part(split_part(lane, '+', 1), '~', 1), reason, NULL
+    FROM detent.detent_parked
 ), counted AS (
     SELECT
         queue,
         count(*) FILTER (WHERE place = 'pending') AS pending,
         count(*) FILTER (WHERE due_at <= clock_timestamp()) AS due,
         count(*) FILTER (WHERE place = 'running') AS running,
+        count(*) FILTER (WHERE place = 'paused') AS paused_jobs,
+        count(*) FILTER (WHERE place = 'unknown_task') AS unknown,
         min(due_at) FILTER (WHERE due_at <= clock_timestamp()) AS oldest_due_at
     FROM live
     GROUP BY queue
@@ -32,7 +35,14 @@ SELECT
     coalesce(counted.running, 0) AS running,
     counted.oldest_due_at,
     known.slots,
-    greatest(coalesce(counted.running, 0) - coalesce(unstarted.number, 0), 0) AS started
+    greatest(coalesce(counted.running, 0) - coalesce(unstarted.number, 0), 0) AS started,
+    coalesce(counted.paused_jobs, 0) AS paused_jobs,
+    coalesce(counted.unknown, 0) AS unknown,
+    EXISTS (
+        SELECT 1 FROM detent.detent_node AS node
+        WHERE node.state = 'active' AND node.lease_until > clock_timestamp()
+            AND node.queues ? coalesce(counted.queue, known.name)
+    ) AS served
 FROM counted
 FULL JOIN detent.detent_queue AS known ON known.name = counted.queue
 LEFT JOIN unstarted ON unstarted.queue = counted.queue

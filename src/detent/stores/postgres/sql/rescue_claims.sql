@@ -57,7 +57,7 @@ WITH gone AS (
     WHERE kind IS NOT NULL
 ), unsignaled AS (
     DELETE FROM detent.detent_signal
-    WHERE id = ANY (ARRAY(SELECT id FROM gone WHERE state <> 'pending'))
+    WHERE id = ANY (ARRAY(SELECT id FROM gone WHERE state = 'canceled'))
 ), progressed AS (
     DELETE FROM detent.detent_progress WHERE id = ANY (ARRAY(SELECT id FROM gone))
 )

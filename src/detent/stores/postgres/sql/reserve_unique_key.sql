@@ -1,8 +1,8 @@
--- Take a business key unless a live job holds it. Returns a row when it is ours.
+-- Take a business key of a task unless a live job holds it. Returns a row when it is ours.
 -- DO NOTHING, since DO UPDATE would lock the holder's row before the holder's job, and finishing
 -- jobs lock in the other order.
--- $1 key  $2 job
-INSERT INTO detent.detent_key (kind, key, job)
-VALUES ('unique', $1, $2)
-ON CONFLICT (kind, key) DO NOTHING
+-- $1 key  $2 job  $3 task
+INSERT INTO detent.detent_key (kind, key, scope, job)
+VALUES ('unique', $1, $3, $2)
+ON CONFLICT (kind, key, scope) DO NOTHING
 RETURNING job

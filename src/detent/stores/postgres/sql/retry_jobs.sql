@@ -9,6 +9,12 @@ WITH ended AS (
         id, generation, number, kind, node, started_at, ended_at, error
     )
     SELECT id, generation, attempt, state, node, started_at, finished_at, error FROM ended
+    -- A try that failed stands there since it did.
+    WHERE NOT (state = 'failed' AND EXISTS (
+        SELECT 1 FROM detent.detent_attempt AS known
+        WHERE known.id = ended.id AND known.generation = ended.generation
+            AND known.number = ended.attempt AND known.error IS NOT DISTINCT FROM ended.error
+    ))
 ), unsignaled AS (
     -- A request that came too late for the last life must not end this one.
     DELETE FROM detent.detent_signal WHERE id = ANY (ARRAY(SELECT id FROM ended))
@@ -23,8 +29,8 @@ WITH ended AS (
     ) AS job
     RETURNING id, hooks, lane, priority, due_at
 )
-SELECT back.*, job.unique_key
+SELECT back.*, job.task, job.unique_key
 FROM back
 CROSS JOIN LATERAL (
-    SELECT unique_key FROM detent.detent_job WHERE detent_job.id = back.id OFFSET 0
+    SELECT task, unique_key FROM detent.detent_job WHERE detent_job.id = back.id OFFSET 0
 ) AS job

@@ -65,9 +65,10 @@ WITH gone AS (
     FROM gone
     WHERE kind IS NOT NULL
 ), unsignaled AS (
-    -- A request to cancel outlives the claim: whoever runs the job next will hear of it.
+    -- A request to cancel outlives the claim: whoever runs the job next will hear of it. One that
+    -- came too late stays with the outcome.
     DELETE FROM detent.detent_signal
-    WHERE id = ANY (ARRAY(SELECT id FROM gone WHERE state NOT IN ('pending', 'waiting')))
+    WHERE id = ANY (ARRAY(SELECT id FROM gone WHERE state = 'canceled'))
 ), progressed AS (
     DELETE FROM detent.detent_progress WHERE id = ANY (ARRAY(SELECT id FROM gone))
 )

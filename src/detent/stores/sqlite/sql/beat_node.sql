@@ -29,3 +29,16 @@ SELECT CAST(json_array(
     json((SELECT json_group_array(name) FROM detent_queue WHERE limited))
 ) AS BLOB)
 FROM detent_node
+
+-- step: locked
+-- What a node knows of its lease that it cannot renew, since nobody can write: its length, its end,
+-- and how many nodes have been heard of within half of theirs, as witnesses for its end.
+-- ?1 incarnation  ?2 now
+SELECT lease_until - heartbeat_at, lease_until,
+    (
+        SELECT count(*) FROM detent_node
+        WHERE state <> 'dead' AND incarnation <> ?1
+            AND ?2 BETWEEN heartbeat_at AND heartbeat_at + (lease_until - heartbeat_at) / 2
+    )
+FROM detent_node
+WHERE incarnation = ?1 AND state <> 'dead'

@@ -1,7 +1,8 @@
 -- The lanes of some queues that have gates, and the first job of each priority: arrays of priority
 -- and due time, as JSON.
 -- ?1 arrays of the first name that a lane can have and the first that none can, as JSON
--- ?2 only lanes behind this one  ?3 limit
+-- ?2 only lanes behind this one  ?3 limit  ?4 families of which one lane is enough, as JSON, and
+-- those of suspects
 WITH RECURSIVE lanes (lane, high) AS (
     -- One step per lane, over any number of jobs.
     SELECT (
@@ -18,7 +19,14 @@ WITH RECURSIVE lanes (lane, high) AS (
     UNION ALL
     SELECT (
             SELECT ready.lane FROM detent_ready AS ready
-            WHERE instr(ready.lane, '~') > 0 AND ready.lane > lanes.lane AND ready.lane < lanes.high
+            WHERE instr(ready.lane, '~') > 0 AND ready.lane < lanes.high
+                -- The sign that comes after all keys of a family.
+                AND ready.lane > CASE
+                    WHEN substr(lanes.lane, 1, instr(lanes.lane, '#') - 1)
+                            IN (SELECT value FROM json_each(?4))
+                        AND instr(substr(lanes.lane, instr(lanes.lane, '~') + 1), '~') = 0
+                    THEN substr(lanes.lane, 1, instr(lanes.lane, '#') - 1) || '$'
+                    ELSE lanes.lane END
             ORDER BY ready.lane
             LIMIT 1
         ),
@@ -28,7 +36,17 @@ WITH RECURSIVE lanes (lane, high) AS (
     ORDER BY 1
     LIMIT ?3 + 2 * json_array_length(?1)
 ), page AS (
-    SELECT lane FROM lanes WHERE lane IS NOT NULL ORDER BY lane LIMIT ?3
+    SELECT lane FROM lanes WHERE lane IS NOT NULL
+    UNION
+    SELECT ready.lane
+    FROM json_each(?4) AS asked
+    CROSS JOIN detent_ready AS ready
+    WHERE substr(ready.lane, 1, instr(ready.lane, '#') - 1)
+            || CASE WHEN substr(ready.lane, -2) = '+!' THEN '+!' ELSE '' END = asked.value || '+!'
+        AND instr(ready.lane, '~task:') > 0 AND instr(ready.lane, '#') > 0
+        AND instr(substr(ready.lane, instr(ready.lane, '~') + 1), '~') = 0
+        AND ready.lane > ?2
+    ORDER BY lane LIMIT ?3
 )
 SELECT page.lane, (
         SELECT json_group_array(json_array(head.priority, head.due_at))

@@ -2,6 +2,7 @@
 
 -- step: old
 -- ?1 ids in one blob  ?2 arrays of generation and whether to archive (0 or 1) as JSON  ?3 now
+-- ?4 role  ?5 term  ?6 node of the leader who does it; NULL for anybody else
 INSERT INTO temp.detent_old (id, archive)
 SELECT outcome.id, json_extract(said.value, '$[1]')
 FROM json_each(?2) AS said
@@ -18,6 +19,9 @@ WHERE outcome.generation = json_extract(said.value, '$[0]')
     AND NOT EXISTS (SELECT 1 FROM detent_parked WHERE waits_for = job.id)
     -- The hook FLOW: others may ask for its outcome as long as the flow goes on.
     AND job.hooks & 4 = 0
+    AND (?4 IS NULL OR EXISTS (
+        SELECT 1 FROM detent_leader WHERE role = ?4 AND term = ?5 AND node = ?6
+    ))
 
 -- step: archived
 -- ?1 now

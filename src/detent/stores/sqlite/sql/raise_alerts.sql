@@ -1,9 +1,13 @@
 -- Count failures; the first of its kind in a window writes an event for each sink.
 
 -- step: known
--- ?1 task  ?2 fingerprint  ?3 start of the window  ?4 last job  ?5 count  ?6 now
+-- ?1 task  ?2 fingerprint  ?3 begin of the oldest open window  ?4 last job  ?5 count  ?6 now
 UPDATE detent_alert SET count = count + ?5, last_job = ?4, last_at = ?6
-WHERE task = ?1 AND fingerprint = ?2 AND window_start = ?3
+WHERE task = ?1 AND fingerprint = ?2 AND window_start > ?3
+
+-- step: kinds
+-- ?1 task  ?2 begin of the oldest open window
+SELECT count(*) FROM detent_alert WHERE task = ?1 AND window_start > ?2 AND fingerprint <> '*'
 
 -- step: raised
 -- ?1 task  ?2 fingerprint  ?3 start of the window  ?4 type  ?5 message  ?6 frame  ?7 first job

@@ -6,11 +6,12 @@
 UPDATE detent_key AS held
 SET job = ended.waits_for
 FROM (
-    SELECT job.id, job.unique_key, substr(?2, said.number * 16 + 1, 16) AS waits_for
+    SELECT job.id, job.task, job.unique_key, substr(?2, said.number * 16 + 1, 16) AS waits_for
     FROM detent_ids(?1) AS said
     CROSS JOIN detent_job AS job ON job.id = said.id
 ) AS ended
-WHERE held.kind = 'unique' AND held.key = ended.unique_key AND held.job = ended.id
+WHERE held.kind = 'unique' AND held.key = ended.unique_key AND held.scope = ended.task
+    AND held.job = ended.id
     AND ended.waits_for <> zeroblob(16)
 
 -- step: released

@@ -3,7 +3,7 @@
 
 -- step: moved
 SELECT CAST(json_group_array(json_array(
-    hex(job.id), job.hooks, job.lane, job.priority, ?3, job.unique_key
+    hex(job.id), job.hooks, job.lane, job.priority, ?3, job.task, job.unique_key
 )) AS BLOB)
 FROM detent_ids(?1) AS wanted
 CROSS JOIN detent_outcome AS ended ON ended.id = wanted.id
@@ -16,7 +16,13 @@ SELECT ended.id, ended.generation, ended.attempt, ended.state, ended.node, ended
     ended.finished_at, ended.error
 FROM detent_ids(?1) AS wanted
 CROSS JOIN detent_outcome AS ended ON ended.id = wanted.id
-WHERE ?2 IS NULL OR ended.generation = ?2
+WHERE (?2 IS NULL OR ended.generation = ?2)
+    -- A try that failed stands there since it did.
+    AND NOT (ended.state = 'failed' AND EXISTS (
+        SELECT 1 FROM detent_attempt AS known
+        WHERE known.id = ended.id AND known.generation = ended.generation
+            AND known.number = ended.attempt AND known.error IS ended.error
+    ))
 
 -- step: ready
 -- ?3 now

@@ -81,9 +81,10 @@ FROM temp.detent_end
 WHERE kind IS NOT NULL
 
 -- step: unsignaled
--- A request to cancel outlives the claim: whoever runs the job next will hear of it.
+-- A request to cancel outlives the claim: whoever runs the job next will hear of it. One that came
+-- too late stays with the outcome.
 DELETE FROM detent_signal
-WHERE id IN (SELECT id FROM temp.detent_end WHERE state NOT IN ('pending', 'waiting'))
+WHERE id IN (SELECT id FROM temp.detent_end WHERE state = 'canceled')
 
 -- step: unprogressed
 DELETE FROM detent_progress WHERE id IN (SELECT id FROM temp.detent_end)

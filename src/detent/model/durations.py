@@ -5,6 +5,9 @@ import re
 from datetime import timedelta
 from typing import Final
 
+Duration = timedelta | float | str
+"""A length of time as callers may give it: seconds as a number, a text, or a timedelta."""
+
 _UNITS: Final = {
     "ms": timedelta(milliseconds=1),
     "s": timedelta(seconds=1),
@@ -45,6 +48,18 @@ def _seconds(value: object) -> timedelta:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ValueError(_EXAMPLES)
     return timedelta(seconds=value)
+
+
+def read_duration(field: str, value: object, most: timedelta) -> timedelta:
+    """Return a duration from 0 to `most`, or raise an error that names the field and the value."""
+    try:
+        length = parse_duration(value)
+    except ValueError as error:
+        kind = TypeError if not isinstance(value, str | float | int) else ValueError
+        raise kind(f"{field} {error}, not {value!r}") from None
+    if not timedelta(0) <= length <= most:
+        raise ValueError(f"{field} must be 0 to {format_duration(most)}, not {value}")
+    return length
 
 
 def format_duration(value: timedelta) -> str:
